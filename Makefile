@@ -1,0 +1,60 @@
+# What is there to do: `make help`. All of it works from a fresh clone.
+
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/ready
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+.PHONY: sim waves verilog test lint clean help
+
+# Every VAR=value typed on the command line goes to the program as it was typed, so that a wrong
+# name is refused there, in one place. PYTHON is make's own.
+quote = '$(subst ','\'',$(1))'
+typed = $(sort $(foreach name,$(filter-out PYTHON -*-%,$(.VARIABLES)),$(if \
+	$(filter command,$(firstword $(origin $(name)))),$(name))))
+parameters = $(foreach name,$(typed),$(call quote,$(name)=$(value $(name))))
+
+# In the environment they would only be expanded once more.
+unexport $(typed)
+
+sim: $(READY)
+	@$(VENV)/bin/python -m sim run $(parameters)
+
+waves: $(READY)
+	@$(VENV)/bin/python -m sim waves $(parameters)
+
+verilog: $(READY)
+	@$(VENV)/bin/python -m sim verilog $(parameters)
+
+test: $(READY)
+	$(VENV)/bin/python -m pytest tb/
+
+lint: $(READY)
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/pyright
+
+clean:
+	rm -rf build
+
+help:
+	@echo 'make sim       run traffic on the shared entry and show what came of it'
+	@echo 'make waves     the same, then look at it in GTKWave'
+	@echo 'make verilog   write the table as one Verilog file'
+	@echo 'make test      run all tests'
+	@echo 'make lint      check style and types'
+	@echo 'make clean     remove everything that was built or run'
+	@echo
+	@echo 'Parameters follow as NAME=value, for example: make sim ARBITER=pending_bit SEED=7'
+	@echo 'PYTHON=... names another Python than python3 for the set-up of $(VENV).'
+
+# Made anew whenever the lock changes, so that nothing is left of an older one.
+$(READY): requirements.lock
+	@PYTHON='$(PYTHON)' sh sim/prerequisites.sh
+	@echo 'Setting up $(VENV) (once, about a minute) ...'
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -r requirements.lock
+	@touch $@

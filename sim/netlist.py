@@ -1,0 +1,306 @@
+"""From an Amaranth component to Verilog that every simulator and viewer can read.
+
+Amaranth hands its names over as RTLIL: fields of structures as ``payload.key``, ports of
+submodules as ``valid$8``. Viewers take a dot for a level of hierarchy, and refuse dumps that
+hold a name like ``$auto$verilog_backend.cc:1``. So the names are cleaned here, once, before any
+simulator sees them: ``payload.key`` is ``payload_key`` everywhere.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
+from amaranth.lib import wiring
+
+from rtl.config import TableConfig
+from sim import simulators
+
+ROOT = Path(__file__).resolve().parent.parent
+"""Folder of the project."""
+
+BUILD = ROOT / "build"
+"""Everything that is generated; ``make clean`` removes it."""
+
+CACHE = BUILD / "cache"
+"""What can be had again for a price: netlists, compiled simulations, the simulator's runtime."""
+
+
+class NetlistFailed(RuntimeError):
+    """A component could not be turned into Verilog."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """Something to simulate.
+
+    Parameters
+    ----------
+    name : str
+        Name of the top module: a plain Verilog identifier.
+    factory : callable
+        Makes the component. Called only if no netlist is cached for ``key``.
+    key : str
+        Stands for everything that the component depends on: two designs of the same name and
+        key have the same netlist. :func:`source_hash` helps to make one.
+    """
+
+    name: str
+    factory: Callable[[], wiring.Component]
+    key: str
+
+    def __post_init__(self) -> None:
+        if not _PLAIN.fullmatch(self.name):
+            raise ValueError(f"name must be a plain Verilog identifier, not {self.name}")
+
+
+def table_design(config: TableConfig) -> Design:
+    """The shared table for a configuration, as a :class:`Design`."""
+
+    def factory() -> wiring.Component:
+        from rtl.top import SharedTable
+
+        return SharedTable(config)
+
+    sources = sorted((ROOT / "rtl").rglob("*.py"))
+    return Design("shared_table", factory, f"{source_hash(sources)} {config!r}")
+
+
+def source_hash(paths: Iterable[Path]) -> str:
+    """Hash over files, by their place in the project and their content."""
+    digest = hashlib.sha256()
+    for path in paths:
+        resolved = path.resolve()
+        place = resolved.relative_to(ROOT) if resolved.is_relative_to(ROOT) else resolved.name
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{place} {content}\n".encode())
+    return digest.hexdigest()
+
+
+def short_hash(*parts: str) -> str:
+    """Hash of texts, short enough for the name of a folder."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{len(part)}:{part}".encode())
+    return digest.hexdigest()[:20]
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock file next to ``path``: one process at a time makes what is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(path.name + ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def verilog(design: Design, cache: Path = CACHE) -> Path:
+    """The design as one Verilog file, made only if it is not in the cache.
+
+    The text depends on nothing but the design and the versions of the tools: it holds no path,
+    no date, and no name that is not a plain Verilog identifier.
+
+    Parameters
+    ----------
+    design : Design
+    cache : Path
+        Folder of the cache.
+
+    Raises
+    ------
+    NetlistFailed
+        If Yosys refuses the component.
+    """
+    tools = [platform.python_version(), source_hash([Path(__file__)])]
+    tools += [f"{name} {importlib.metadata.version(name)}" for name in ("amaranth", "pyosys")]
+    key = short_hash(design.name, design.key, *tools)
+    path = cache / "netlist" / key / f"{design.name}.v"
+    if path.exists():
+        return path
+    with locked(path.parent):
+        if not path.exists():
+            text = clean(_write_verilog(design.name, rtlil_text(design)))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace(path, text)
+    return path
+
+
+def replace(path: Path, text: str) -> None:
+    """Writes a file such that nobody ever sees half of it."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.rename(path)
+
+
+def rtlil_text(design: Design) -> str:
+    """The design in the intermediate language of Yosys, without places in the sources.
+
+    The rows of a memory get no first value. Nothing may depend on one, and Icarus shows it: there
+    they start as X.
+    """
+    text = rtlil.convert(design.factory(), name=design.name, emit_src=False)
+    return _MEMORY_INIT.sub("", text)
+
+
+_MEMORY_INIT = re.compile(r"^  cell \$meminit_v2 .*?^  end\n", re.MULTILINE | re.DOTALL)
+
+
+_YOSYS = """
+import sys
+from pyosys import libyosys
+design = libyosys.Design()
+for command in sys.argv[1:]:
+    design.run_pass(command)
+"""
+
+
+def _write_verilog(name: str, text: str) -> str:
+    # In a process of its own, since Yosys numbers names in the order in which the process met
+    # them, and ends the process on an error.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "in.il").write_text(text)
+        # Processes become multiplexers and registers: written out as processes, they would come
+        # with helper signals that have the names viewers choke on.
+        # What has a name stays, even if nothing but a viewer looks at it.
+        commands = [
+            "read_rtlil in.il",
+            "proc",
+            "select -set named w:* w:$* %d",
+            "setattr -set keep 1 @named",
+            # Selections by an index become an index again, and others a tree: written out as
+            # they are, the simulation of the default table would be ten times slower.
+            "opt_expr",
+            "opt_merge",
+            "pmux2shiftx",
+            "opt_clean",
+            "pmuxtree",
+            "opt_clean",
+            "write_verilog -noattr -sv out.v",
+        ]
+        result = subprocess.run(
+            [sys.executable, "-c", _YOSYS, *commands],
+            cwd=folder,
+            env=simulators.clean_environment(),
+            capture_output=True,
+            text=True,
+        )
+        out = Path(folder, "out.v")
+        if result.returncode or not out.exists():
+            said = (result.stdout + result.stderr).strip().splitlines()
+            raise NetlistFailed("\n".join([f"Yosys failed on {name}:", *said[-5:]]))
+        return out.read_text()
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_TOKEN = re.compile(
+    r"""
+    (?P<string> "(?:[^"\\]|\\.)*" )
+    | (?P<comment> //[^\n]* | /\*.*?\*/ )
+    | (?P<number> \d*'[sS]?[bodhBODH][0-9a-fA-FxXzZ_?]+ )
+    | \\(?P<escaped> \S+ )[ ]
+    | (?P<plain> [A-Za-z_$][A-Za-z0-9_$]* )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_MODULE = re.compile(
+    r"^module\s+(?P<name>\\\S+[ ]|\w+)\s*\((?P<ports>[^;]*?)\);(?P<body>.*?)^endmodule",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class _Names:
+    """Gives each escaped name a plain one that nothing else has.
+
+    Parameters
+    ----------
+    taken : set of str
+        Names that are not to be given.
+    outer : _Names, optional
+        Names of the whole file, which come first.
+    """
+
+    def __init__(self, taken: set[str], outer: "_Names | None" = None):
+        self.taken = taken
+        self.given: dict[str, str] = {}
+        self.outer = outer
+
+    def plain(self, name: str) -> str:
+        if self.outer is not None and name in self.outer.given:
+            return self.outer.given[name]
+        if name not in self.given:
+            base = re.sub(r"[^A-Za-z0-9_]+", "_", name)
+            if not _PLAIN.fullmatch(base):
+                base = f"n{base}"
+            candidate, number = base, 2
+            # Yosys escapes a plain name only if it is a keyword.
+            while candidate in self.taken or candidate == name:
+                candidate, number = f"{base}_{number}", number + 1
+            self.taken.add(candidate)
+            self.given[name] = candidate
+        return self.given[name]
+
+
+def _tokens(text: str) -> tuple[list[str], set[str]]:
+    """The escaped names of a text in their order, and the set of its plain ones."""
+    escaped: list[str] = []
+    plain: set[str] = set()
+    for token in _TOKEN.finditer(text):
+        if token["escaped"] is not None:
+            escaped.append(token["escaped"])
+        elif token["plain"] is not None:
+            plain.add(token["plain"])
+    return escaped, plain
+
+
+def clean(text: str) -> str:
+    """Verilog as Yosys writes it, with plain names and without the line that says who wrote it.
+
+    Names of modules and ports keep their meaning across modules; all others belong to one
+    module. A name that is already plain stays; one that would collide gets a number.
+    """
+    text = re.sub(r"\A/\*.*?\*/\s*", "", text, flags=re.DOTALL)
+    _, everywhere = _tokens(text)
+    shared = _Names(set(everywhere))
+    for module in _MODULE.finditer(text):
+        for name in _tokens(f"{module['name']} {module['ports']} ")[0]:
+            shared.plain(name)
+
+    def clean_module(match: re.Match[str]) -> str:
+        _, taken = _tokens(match.group())
+        names = _Names(taken | set(shared.given.values()), shared)
+
+        def clean_token(token: re.Match[str]) -> str:
+            if token["escaped"] is None:
+                return token.group()
+            return names.plain(token["escaped"])
+
+        return _TOKEN.sub(clean_token, match.group())
+
+    return _MODULE.sub(clean_module, text)
+
+
+def ports(text: str, name: str) -> list[str]:
+    """Names of the ports of one module of a :func:`clean` text."""
+    for module in _MODULE.finditer(text):
+        if module["name"] == name:
+            return [port.strip() for port in module["ports"].split(",") if port.strip()]
+    raise ValueError(f"no module is called {name}")
+
+
+def copy_verilog(design: Design, target: Path) -> None:
+    """Writes the design's Verilog to a place of the caller's choice."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(verilog(design), target)

@@ -1,0 +1,1 @@
+"""A tiny design and tiny benches to test the harness with."""

@@ -1,0 +1,1 @@
+"""A bench without a test."""
