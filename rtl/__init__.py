@@ -1,0 +1,1 @@
+"""Synthesizable model of a memory-region table that many queue pairs share."""

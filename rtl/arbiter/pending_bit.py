@@ -1,0 +1,45 @@
+"""One bit an entry."""
+
+from amaranth.hdl import Module, Signal
+
+from rtl.arbiter.seam import Arbiter, drain_guarantees
+from rtl.config import TableConfig
+from rtl.monitor import Guarantee
+
+
+class PendingBit(Arbiter):
+    """Marks the entry, waits until no lookup of it is in flight, then applies.
+
+    The bit is set in the cycle after R and cleared in the cycle after A. Every lookup of every
+    entry reads the bit of its entry when it is admitted; while the bit is set, ``on_pending`` says
+    what happens to it. C waits for nothing but A.
+
+    As many entries can be pending at once as there are command sources.
+
+    Parameters
+    ----------
+    config : TableConfig
+    """
+
+    @classmethod
+    def guarantees(cls, config: TableConfig) -> frozenset[Guarantee]:
+        return drain_guarantees(config)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        pending = Signal(self.config.entries)
+
+        for port, admit in enumerate(self.admit):
+            self.hold_back(m, port, pending.bit_select(admit.index, 1))
+
+        for change, match in zip(self.change, self.match, strict=True):
+            mine = pending.bit_select(change.index, 1)
+            m.d.comb += [
+                change.apply.eq(mine & ~match.any()),
+                change.complete.eq(1),
+            ]
+            with m.If(change.applied):
+                m.d.sync += mine.eq(0)
+            with m.Elif(change.request):
+                m.d.sync += mine.eq(1)
+        return m

@@ -1,0 +1,213 @@
+"""From an admitted lookup to its beats."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import In, Out
+
+from rtl.admission import admitted_layout
+from rtl.check import AccessCheck
+from rtl.component import Component
+from rtl.config import RetireScope, TableConfig
+from rtl.layouts import LookupStatus, beat_layout, entry_layout, translation_layout
+from rtl.tables import ReadSignature
+
+
+def delivery_layout(config: TableConfig) -> data.StructLayout:
+    """A beat, and what the rest of the table has to know of it.
+
+    ``admitted`` says that the lookup has a slot, ``retires`` that it gives it back with this beat,
+    ``touches`` that the beat ends a lookup whose entry was used.
+    """
+    return data.StructLayout(
+        {
+            "beat": beat_layout(config),
+            "port": admitted_layout(config)["port"].shape,
+            "index": config.index_bits,
+            "admitted": 1,
+            "retires": 1,
+            "touches": 1,
+        }
+    )
+
+
+class LookupPipeline(Component):
+    """Check, walk and deliver: one lookup a cycle in, one beat a cycle out.
+
+    Both tables are read synchronously, the MPT in the cycle of admission, the MTT two cycles
+    later for the first page and one page a cycle from then on. The first beat is offered three
+    cycles after admission unless something is in its way. A beat that is not accepted holds up
+    everything behind it. A page without translation ends its lookup.
+
+    Parameters
+    ----------
+    config : TableConfig
+
+    Members
+    -------
+    admitted : In(stream.Signature(admitted_layout))
+    entry : Out(ReadSignature(entry_layout, config.entries))
+    translation : Out(ReadSignature(translation_layout, config.translations))
+    delivery : Out(stream.Signature(delivery_layout))
+    """
+
+    def __init__(self, config: TableConfig):
+        self._config = config
+        super().__init__(
+            {
+                "admitted": In(stream.Signature(admitted_layout(config))),
+                "entry": Out(ReadSignature(entry_layout(config), config.entries)),
+                "translation": Out(ReadSignature(translation_layout(config), config.translations)),
+                "delivery": Out(stream.Signature(delivery_layout(config))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+
+        # Check: the entry has been read.
+        check_valid = Signal()
+        check_item = Signal(admitted_layout(config))
+        check_moves = Signal()
+        m.submodules.check = check = AccessCheck(config)
+        m.d.comb += [
+            check.lookup.eq(check_item.lookup),
+            check.entry.eq(self.entry.data),
+            self.entry.address.eq(self.admitted.payload.lookup.key.index),
+            self.entry.enable.eq(self.admitted.valid & self.admitted.ready),
+            self.admitted.ready.eq(~check_valid | check_moves),
+        ]
+        with m.If(self.admitted.ready):
+            m.d.sync += check_valid.eq(self.admitted.valid)
+        with m.If(self.entry.enable):
+            m.d.sync += check_item.eq(self.admitted.payload)
+
+        # Walk: one page a cycle. Everything that all beats of a lookup share travels in `common`.
+        common_layout = data.StructLayout(
+            {
+                "tag": config.tag_bits,
+                "port": admitted_layout(config)["port"].shape,
+                "index": config.index_bits,
+                "status": LookupStatus,
+                "admitted": 1,
+                "bypass": 1,
+                "page_shift": entry_layout(config)["page_shift"].shape,
+                "ghost": entry_layout(config)["ghost"].shape,
+            }
+        )
+        walk_valid = Signal()
+        walk = Signal(common_layout)
+        walk_first = Signal()
+        walk_translation = Signal(config.translation_bits)
+        walk_offset = Signal(config.page_shift_max)
+        walk_remaining = Signal(config.length_width)
+        walk_moves = Signal()
+        walk_cut = Signal()
+        walk_last = Signal()
+        walk_leaves = Signal()
+
+        room = Signal(config.page_shift_max + 1)
+        m.d.comb += [
+            room.eq((1 << walk.page_shift) - walk_offset),
+            walk_last.eq(walk_remaining <= room),
+            walk_leaves.eq(walk_moves & walk_last | walk_cut),
+            check_moves.eq(check_valid & (~walk_valid | walk_leaves)),
+        ]
+        with m.If(check_moves):
+            verdict = check_item.verdict
+            passed = (verdict == LookupStatus.OK) & (check.status == LookupStatus.OK)
+            m.d.sync += [
+                walk_valid.eq(1),
+                walk.tag.eq(check_item.lookup.tag),
+                walk.port.eq(check_item.port),
+                walk.index.eq(check_item.lookup.key.index),
+                walk.status.eq(Mux(verdict == LookupStatus.OK, check.status, verdict)),
+                walk.admitted.eq(verdict == LookupStatus.OK),
+                walk.bypass.eq(check.bypass),
+                walk.page_shift.eq(self.entry.data.page_shift),
+                walk.ghost.eq(self.entry.data.ghost),
+                walk_first.eq(1),
+                walk_translation.eq(check.translation),
+                walk_offset.eq(check.page_offset),
+                walk_remaining.eq(Mux(passed, check_item.lookup.length, 0)),
+            ]
+        with m.Elif(walk_leaves):
+            m.d.sync += walk_valid.eq(0)
+        with m.Elif(walk_moves):
+            m.d.sync += [
+                walk_first.eq(0),
+                walk_translation.eq(walk_translation + 1),
+                walk_offset.eq(0),
+                walk_remaining.eq(walk_remaining - room),
+            ]
+        m.d.comb += [
+            self.translation.enable.eq(walk_moves),
+            self.translation.address.eq(walk_translation),
+        ]
+
+        # Deliver: the translation has been read.
+        out_valid = Signal()
+        out = Signal(common_layout)
+        out_first = Signal()
+        out_last = Signal()
+        out_offset = Signal(config.page_shift_max)
+        out_length = Signal(config.length_width)
+        out_leaves = Signal()
+        missing = Signal()
+        m.d.comb += [
+            out_leaves.eq(self.delivery.valid & self.delivery.ready),
+            missing.eq((out_length != 0) & ~self.translation.data.present),
+            # What is left of a lookup whose page was missing never gets here.
+            walk_cut.eq(walk_valid & ~walk_first & out_valid & missing),
+            walk_moves.eq(walk_valid & ~walk_cut & (~out_valid | out_leaves)),
+        ]
+        with m.If(walk_moves):
+            m.d.sync += [
+                out_valid.eq(1),
+                out.eq(walk),
+                out_first.eq(walk_first),
+                out_last.eq(walk_last),
+                out_offset.eq(walk_offset),
+                out_length.eq(Mux(walk_last, walk_remaining, room)),
+            ]
+        with m.Elif(out_leaves):
+            m.d.sync += out_valid.eq(0)
+
+        delivery = self.delivery.payload
+        beat = delivery.beat
+        ok = Signal()
+        m.d.comb += [
+            self.delivery.valid.eq(out_valid),
+            beat.tag.eq(out.tag),
+            beat.status.eq(Mux(missing, LookupStatus.NO_TRANSLATION, out.status)),
+            beat.first.eq(out_first),
+            beat.last.eq(out_last | missing),
+            ok.eq(beat.status == LookupStatus.OK),
+            delivery.port.eq(out.port),
+            delivery.index.eq(out.index),
+            delivery.admitted.eq(out.admitted),
+            delivery.touches.eq(ok & beat.last & ~out.bypass),
+        ]
+        with m.If(ok & (out_length != 0)):
+            m.d.comb += [
+                beat.length.eq(out_length),
+                beat.address.eq(
+                    (self.translation.data.frame << config.page_shift_min) | out_offset
+                ),
+            ]
+        if config.ghost_version:
+            m.d.comb += [
+                beat.ghost.version.eq(out.ghost.version),
+                beat.ghost.expected.eq(out.ghost.stamp),
+                beat.ghost.found.eq(self.translation.data.stamp),
+            ]
+
+        retires = beat.last & out.admitted
+        if config.scope is RetireScope.DMA:
+            # Whoever got an OK beat keeps its slot until the DMA engine returns the tag.
+            answered = Signal()
+            with m.If(out_leaves):
+                m.d.sync += answered.eq(~beat.last & (answered | ok))
+            retires = retires & ~answered & ~ok
+        m.d.comb += delivery.retires.eq(retires)
+        return m
