@@ -1,0 +1,1 @@
+"""Agents that drive and watch the design in simulation."""

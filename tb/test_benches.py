@@ -1,0 +1,78 @@
+"""All benches on all policies, scopes, read structures and step orders.
+
+The breadth is Icarus's, which builds in a second. A subset that has every single choice runs on
+Verilator too; ``test_traffic.py`` shows that the two agree cycle by cycle.
+"""
+
+import pytest
+
+from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
+from sim import simulators
+from sim.run import run
+from sim.simulators import Simulator
+from tb.variants import name_of, variants
+
+ALL = ["tb.bench_readers", "tb.bench_races", "tb.bench_random"]
+
+needs_icarus = pytest.mark.skipif(
+    Simulator.ICARUS not in simulators.available(),
+    reason="Icarus Verilog is not installed (Debian package iverilog)",
+)
+
+
+@needs_icarus
+@pytest.mark.parametrize("config", variants(step_order=StepOrder.ENTRY_FIRST), ids=name_of)
+def test_everything(config: TableConfig):
+    """Every bench, on everything that deregisters the entry first."""
+    run(config, Simulator.ICARUS, ALL, seed=1)
+
+
+@needs_icarus
+@pytest.mark.parametrize("config", variants(step_order=StepOrder.TRANSLATIONS_FIRST), ids=name_of)
+def test_translations_first(config: TableConfig):
+    """What the other step order breaks is broken, and nothing else is."""
+    run(config, Simulator.ICARUS, ["tb.bench_races", "tb.bench_random"], seed=2)
+
+
+SPANNING = [
+    *variants(
+        scope=RetireScope.DMA,
+        read_structure=ReadStructure.REPLICATED,
+        step_order=StepOrder.ENTRY_FIRST,
+        on_pending="stall",
+    ),
+    *variants(
+        arbiter="pending_bit",
+        scope=RetireScope.LOOKUP,
+        read_structure=ReadStructure.SERIALIZED,
+        step_order=StepOrder.TRANSLATIONS_FIRST,
+        on_pending="refuse",
+    ),
+]
+
+
+@pytest.mark.parametrize("config", SPANNING, ids=name_of)
+def test_everything_on_verilator(config: TableConfig):
+    """Every bench, on a subset that has every choice at least once."""
+    run(config, Simulator.VERILATOR, ALL, seed=3)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param({"ports": 1, "sources": 3}, id="one-port"),
+        pytest.param({"ports": 5, "tags": 8, "ways": 4}, id="five-ports"),
+        pytest.param({"entries": 64, "translations": 256, "ways": 8}, id="larger"),
+        pytest.param({"ports": 1, "read_structure": ReadStructure.SERIALIZED}, id="one-shared"),
+    ],
+)
+@needs_icarus
+def test_other_sizes(sizes: dict[str, int]):
+    """Sizes at the edges of what is allowed, with other policies behind them."""
+    base = variants(arbiter="pending_bit", scope=RetireScope.DMA)[0]
+    config = TableConfig(**{**_fields(base), **sizes})
+    run(config, Simulator.ICARUS, ALL, seed=4)
+
+
+def _fields(config: TableConfig) -> dict[str, object]:
+    return {name: getattr(config, name) for name in config.__dataclass_fields__}

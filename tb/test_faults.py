@@ -1,0 +1,260 @@
+"""Deliberate faults in the table, each of which a bench must find."""
+
+import inspect
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from rtl import arbiter
+from rtl.arbiter import ApplyNow, DrainFence, PendingBit
+from rtl.check import AccessCheck
+from rtl.commands import CommandEngine
+from rtl.config import TableConfig
+from rtl.legality import Legality
+from rtl.lookup import LookupPipeline
+from rtl.monitor import Monitor
+from rtl.recency import POLICIES as RECENCY_POLICIES
+from rtl.recency import Lru
+from rtl.slots import Slots
+from rtl.tables import CopiedMemory
+from rtl.top import SharedTable
+from sim import simulators
+from sim.netlist import Design, table_design
+from sim.run import CONFIG_VARIABLE, RunFailed, config_to_json, run
+from sim.simulators import Simulator
+from tb.variants import SIZE
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A change of the source of one class, and what must come of it.
+
+    Parameters
+    ----------
+    cls : type
+    right, wrong : str
+        ``right`` stands once in the module of the class, and becomes ``wrong``.
+    bench, test : str
+        Who must find it.
+    says : str
+        Pattern of what is said then.
+    choices : tuple
+        What the configuration needs, as pairs.
+    """
+
+    cls: type
+    right: str
+    wrong: str
+    bench: str
+    test: str
+    says: str
+    choices: tuple[tuple[str, Any], ...] = ()
+
+
+FAULTS = {
+    "the fence applies without draining": Fault(
+        DrainFence,
+        "owner[source] & ~inside.any()",
+        "owner[source]",
+        "races",
+        "deregister_at_every_offset",
+        "drain_fence declares",
+    ),
+    "the fence holds nothing back": Fault(
+        DrainFence,
+        "Mux(owner.any(), same, 0)",
+        "Mux(owner.any(), same, 0) & 0",
+        "races",
+        "rebind_under_load",
+        "drain_fence declares",
+    ),
+    "the pending bit is not waited for": Fault(
+        PendingBit,
+        "mine & ~match.any()",
+        "~match.any()",
+        "races",
+        "deregister_at_every_offset",
+        "pending_bit declares",
+        (("arbiter", "pending_bit"),),
+    ),
+    "the pending bit of the neighbour is read": Fault(
+        PendingBit,
+        "pending.bit_select(admit.index, 1)",
+        "pending.bit_select(admit.index ^ 1, 1)",
+        "races",
+        "rebind_under_load",
+        "pending_bit declares",
+        (("arbiter", "pending_bit"),),
+    ),
+    "the slots of the last port don't match": Fault(
+        Slots,
+        "valid & indexed & (index == self.index[source])",
+        "valid & indexed & (index == self.index[source]) & (port != config.ports - 1)",
+        "races",
+        "deregister_at_every_offset",
+        "drain_fence declares",
+    ),
+    "a slot is free with the last beat, whatever the scope": Fault(
+        LookupPipeline,
+        "retires = retires & ~answered & ~ok",
+        "retires = retires & ~answered",
+        "races",
+        "deregister_at_every_offset",
+        "declares fresh_dma",
+    ),
+    "a failed walk goes on": Fault(
+        LookupPipeline,
+        "beat.last.eq(out_last | missing)",
+        "beat.last.eq(out_last)",
+        "readers",
+        "every_status",
+        "answered|not quiet",
+    ),
+    "one copy of the tables lags behind": Fault(
+        CopiedMemory,
+        "write_port.en.eq(self.write.enable | ~self.ready)",
+        "write_port.en.eq((self.write.enable & (self.write.data.as_value()[0] | (copy != 1)))"
+        " | ~self.ready)",
+        "races",
+        "invalidate_at_every_offset",
+        "fresh_admit|answered",
+    ),
+    "reset leaves the rows": Fault(
+        CopiedMemory,
+        "Mux(self.ready, write_data, 0)",
+        "write_data",
+        "races",
+        "reset_in_the_middle",
+        "failed",
+    ),
+    "an end behind the address space wraps": Fault(
+        AccessCheck,
+        "end = Signal(config.address_width + 1)",
+        "end = Signal(config.address_width)",
+        "readers",
+        "end_of_the_address_space",
+        "0x401|1025|answered",
+    ),
+    "any right is enough": Fault(
+        AccessCheck,
+        "any_right(lookup.rights, ~entry.rights)",
+        "~any_right(lookup.rights, entry.rights)",
+        "readers",
+        "every_status",
+        "answered",
+    ),
+    "an empty entry admits": Fault(
+        AccessCheck,
+        " | (entry.base == entry.limit)",
+        "",
+        "random",
+        "anything",
+        "answered",
+    ),
+    "two commands on one entry at once": Fault(
+        CommandEngine,
+        "(context.state == CommandState.ACCEPTED) & ~Cat(*conflicts).any()",
+        "(context.state == CommandState.ACCEPTED)",
+        "races",
+        "two_changes_in_one_cycle",
+        "but should|declares",
+    ),
+    "translations are written before they are given up": Fault(
+        CommandEngine,
+        "with m.Elif(owned):",
+        "with m.Elif(owned & 0):",
+        "races",
+        "translations_are_not_reused_early",
+        "no_early_reuse|assert|answered",
+    ),
+    "a bind that fails counts": Fault(
+        CommandEngine,
+        "with m.If(legality.parent_status != CommandStatus.OK):",
+        "m.d.comb += windows_write.address.eq(command.parent.index)\n"
+        "                m.d.comb += windows_write.data.eq(windows_read.data + 1)\n"
+        "                m.d.comb += windows_write.enable.eq(1)\n"
+        "                with m.If(legality.parent_status != CommandStatus.OK):",
+        "random",
+        "anything",
+        "WINDOWS_BOUND",
+    ),
+    "a region with windows goes": Fault(
+        Legality,
+        "windows_bound = is_region & self.windows",
+        "windows_bound = is_region & self.windows & 0",
+        "random",
+        "anything",
+        "WINDOWS_BOUND",
+    ),
+    "only the first touch of a cycle counts": Fault(
+        Lru,
+        "enable = event.valid & ~overtaken",
+        "enable = event.valid & (1 if used is False or place == 0 else ~events[0][1].valid)",
+        "readers",
+        "least_recently_used",
+        "least_recently_used failed",
+    ),
+    "the monitor misses stale answers": Fault(
+        Monitor,
+        "ok & older(beat.ghost.version, Array(complete)[beat.tag])",
+        "ok & older(beat.ghost.version, Array(complete)[beat.tag]) & 0",
+        "races",
+        "invalidate_at_every_offset",
+        "the monitor saw 0",
+        (("arbiter", "apply_now"),),
+    ),
+    "the monitor misses torn lookups": Fault(
+        Monitor,
+        "(ok & (other_version | ~same_stamp)) | (lost & (other_version | same_stamp))",
+        "ok & other_version",
+        "races",
+        "deregister_at_every_offset",
+        "the monitor saw 0",
+        (("arbiter", "apply_now"),),
+    ),
+}
+
+
+@pytest.mark.skipif(
+    Simulator.ICARUS not in simulators.available(),
+    reason="Icarus Verilog is not installed (Debian package iverilog)",
+)
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_it_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch):
+    """The bench fails on the broken table, and says why."""
+    config = TableConfig(**{**SIZE, **dict(fault.choices)})
+    broken = _broken(fault, config, monkeypatch)
+    with pytest.raises(RunFailed, match=fault.says):
+        run(
+            broken,
+            Simulator.ICARUS,
+            f"tb.bench_{fault.bench}",
+            tests=[fault.test],
+            environment={CONFIG_VARIABLE: config_to_json(config)},
+        )
+
+
+def _broken(fault: Fault, config: TableConfig, monkeypatch: pytest.MonkeyPatch) -> Design:
+    """The table with the fault in place of the real class, wherever that is used."""
+    module = sys.modules[fault.cls.__module__]
+    source = inspect.getsource(module)
+    assert source.count(fault.right) == 1, "the fault doesn't fit the source any more"
+    namespace: dict[str, Any] = {"__name__": module.__name__}
+    exec(source.replace(fault.right, fault.wrong), namespace)
+    wrong = namespace[fault.cls.__name__]
+    for name, user in list(sys.modules.items()):
+        if name.startswith("rtl.") and getattr(user, fault.cls.__name__, None) is fault.cls:
+            monkeypatch.setattr(user, fault.cls.__name__, wrong)
+    for policies in (arbiter.POLICIES, RECENCY_POLICIES):
+        for name, policy in policies.items():
+            if policy is fault.cls:
+                monkeypatch.setitem(policies, name, wrong)  # pyright: ignore[reportArgumentType]
+    sound = table_design(config)
+    return Design(sound.name, lambda: SharedTable(config), f"{sound.key} {fault.wrong!r}")
+
+
+def test_a_control_that_finds_nothing_fails():
+    """``apply_now`` permits what it violates; a table that violates nothing fails the control."""
+    assert ApplyNow.guarantees(TableConfig(**SIZE)) < DrainFence.guarantees(TableConfig(**SIZE))
