@@ -51,12 +51,24 @@ class RunFailed(RuntimeError):
         The dump, if there is one.
     repeat : str
         Command that does the same again.
+    look : str, optional
+        Command that shows the dump.
     """
 
-    def __init__(self, reason: str, run_dir: Path, log: Path, waves: Path | None, repeat: str):
+    def __init__(
+        self,
+        reason: str,
+        run_dir: Path,
+        log: Path,
+        waves: Path | None,
+        repeat: str,
+        look: str | None = None,
+    ):
         lines = [reason, f"log: {log}"]
         if waves is not None:
             lines.append(f"waves: {waves}")
+        if look is not None:
+            lines.append(f"look: {look}")
         lines.append(f"repeat: {repeat}")
         super().__init__("\n".join(lines))
         self.reason = reason
@@ -136,7 +148,8 @@ def run(
     waves : bool
         Whether to dump all signals into the folder of the run.
     repeat : str, optional
-        Command that does the same again, for the message of a failure.
+        Command that does the same again, for the message of a failure. A run of a table that fails
+        without a dump is done again with one.
     cache : Path
         Folder of the build cache.
 
@@ -204,9 +217,38 @@ def run(
     seconds = time.monotonic() - started
 
     passed, reason = _judge(log, results, modules, tests, ended_badly)
+    if reason is not None and config is not None and not waves:
+        # Once more, the same, so that there is something to look at.
+        return run(
+            config,
+            simulator,
+            modules,
+            tests=tests,
+            seed=seed,
+            parameters=parameters,
+            environment=environment,
+            run_dir=run_dir,
+            waves=True,
+            repeat=repeat,
+            cache=cache,
+        )
     if reason is not None:
-        raise RunFailed(reason, run_dir, log, dump if dump.exists() else None, repeat)
+        look = _look(dump, config)
+        raise RunFailed(reason, run_dir, log, dump if dump.exists() else None, repeat, look)
     return RunResult(run_dir, simulator, seed, passed, log, dump if waves else None, seconds)
+
+
+def _look(dump: Path, config: TableConfig | None) -> str | None:
+    """Writes a save file for the dump of a table; returns the command that opens it."""
+    from sim.waves import WavesError, gtkwave_command, save_for_first_race
+
+    if config is None or not dump.exists():
+        return None
+    try:
+        save = save_for_first_race(dump, config)
+    except WavesError:
+        return shlex.join(["gtkwave", str(dump)])
+    return f"cd {shlex.quote(str(save.parent))} && {shlex.join(gtkwave_command(save))}"
 
 
 def _traces(simulator: Simulator, waves: bool) -> bool:

@@ -6,7 +6,7 @@ Verilator too; ``test_traffic.py`` shows that the two agree cycle by cycle.
 
 import pytest
 
-from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
+from rtl.config import OnPending, ReadStructure, RetireScope, StepOrder, TableConfig
 from sim import simulators
 from sim.run import run
 from sim.simulators import Simulator
@@ -39,14 +39,14 @@ SPANNING = [
         scope=RetireScope.DMA,
         read_structure=ReadStructure.REPLICATED,
         step_order=StepOrder.ENTRY_FIRST,
-        on_pending="stall",
+        on_pending=OnPending.STALL,
     ),
     *variants(
         arbiter="pending_bit",
         scope=RetireScope.LOOKUP,
         read_structure=ReadStructure.SERIALIZED,
         step_order=StepOrder.TRANSLATIONS_FIRST,
-        on_pending="refuse",
+        on_pending=OnPending.REFUSE,
     ),
 ]
 

@@ -111,6 +111,7 @@ class Scoreboard:
         self.tally = Tally()
         self._versions: dict[int, list[Version]] = {}
         self._translations: dict[int, list[_Translation]] = {}
+        self._superseded: dict[ObservedCommand, list[_Translation]] = {}
         self._outstanding: dict[ObservedCommand, set[CommandStatus]] = {}
         self._met_change: set[ObservedLookup] = set()
         self._unsettled: list[tuple[ObservedLookup, set[ObservedCommand]]] = []
@@ -160,10 +161,8 @@ class Scoreboard:
                 f"but should with {names} and {entry}"
             )
         del self._outstanding[request]
-        for values in self._translations.values():
-            for value in values:
-                if value.until is None and value is not values[-1]:
-                    value.until = now
+        for value in self._superseded.pop(request, ()):
+            value.until = now
         count = self.tally.commands
         count[completion.status] = count.get(completion.status, 0) + 1
         self._settle(request)
@@ -175,6 +174,7 @@ class Scoreboard:
         for place, (old, new) in enumerate(zip(before, self.table.translations, strict=True)):
             if old != new:
                 values = self._translations.setdefault(place, [_Translation(old, -1)])
+                self._superseded.setdefault(request, []).append(values[-1])
                 values.append(_Translation(new, since))
         for other, possible in self._outstanding.items():
             possible.add(self.table.status_of(other.command))
@@ -345,8 +345,10 @@ class Scoreboard:
         if values is None:
             yield self.table.translation(index)
             return
-        for value in values:
-            if value.since <= until and (value.until is None or value.until >= since):
+        for value in reversed(values):
+            if value.until is not None and value.until < since:
+                break
+            if value.since <= until:
                 yield value.frame
 
 

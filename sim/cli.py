@@ -1,0 +1,85 @@
+"""The commands behind ``make``."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+
+from sim.build import BuildFailed
+from sim.job import run_job, shown
+from sim.netlist import BUILD, NetlistFailed, copy_verilog, table_design
+from sim.parameters import RUN_PARAMETERS, TABLE_PARAMETERS, Parameter, UsageError, parse
+from sim.run import RunFailed
+from sim.simulators import SimulatorMissing
+from sim.summary import print_summary
+from sim.waves import WavesError, open_in_gtkwave
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one command; returns the exit status.
+
+    0: done, and the policy held what it declares. 1: it didn't, or the run failed. 2: what was
+    typed can't be done.
+    """
+    console = Console()
+    verb, *words = arguments or ["help"]
+    try:
+        if verb not in VERBS:
+            raise UsageError(f"The command must be one of {', '.join(VERBS)}, not {verb}.")
+        return VERBS[verb](words, console)
+    except (UsageError, SimulatorMissing) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except (RunFailed, BuildFailed, NetlistFailed, WavesError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
+
+
+def _run(words: Sequence[str], console: Console) -> int:
+    request = parse(words)
+    outcome = run_job(request, "sim", console, waves=request.run["waves"])
+    print_summary(outcome, console)
+    return 1 if outcome.broken else 0
+
+
+def _waves(words: Sequence[str], console: Console) -> int:
+    request = parse(words)
+    outcome = run_job(request, "waves", console, waves=True)
+    print_summary(outcome, console)
+    assert outcome.save is not None
+    return open_in_gtkwave(outcome.save)
+
+
+def _verilog(words: Sequence[str], console: Console) -> int:
+    request = parse(words)
+    path = BUILD / "shared_mr_table.v"
+    copy_verilog(table_design(request.config), path)
+    console.print(f"wrote    {shown(path)}", highlight=False)
+    return 0
+
+
+def _help(words: Sequence[str], console: Console) -> int:
+    for title, parameters in (("A run", RUN_PARAMETERS), ("The table", TABLE_PARAMETERS)):
+        console.print(f"{title}:", highlight=False)
+        for parameter in parameters.values():
+            console.print(f"  {_line(parameter)}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _line(parameter: Parameter) -> str:
+    default = parameter.default
+    if isinstance(default, bool):
+        default = int(default)
+    suffix = "" if default is None else f" ({default})"
+    return f"{parameter.name.upper():16} {parameter.meaning}{suffix}"
+
+
+VERBS: dict[str, Callable[[Sequence[str], Console], int]] = {
+    "run": _run,
+    "waves": _waves,
+    "verilog": _verilog,
+    "help": _help,
+}

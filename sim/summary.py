@@ -1,0 +1,102 @@
+"""What a run came to, as a table on the terminal."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sim.job import Outcome, shown
+
+
+def print_summary(outcome: Outcome, console: Console) -> None:
+    """Prints the measurements, the verdicts, and how to do it again."""
+    result = outcome.result
+    console.print(_title(result), highlight=False, soft_wrap=True)
+    console.print(_measurements(result))
+    console.print(_verdicts(result))
+    console.print(_conclusion(outcome))
+    console.print(f"seed     {result['seed']}", highlight=False)
+    console.print(f"repeat   {result['command']}", highlight=False, soft_wrap=True)
+    for file in outcome.files:
+        console.print(f"wrote    {shown(file)}", highlight=False, soft_wrap=True)
+
+
+def _title(result: dict[str, Any]) -> str:
+    config = result["config"]
+    words = [config["arbiter"]]
+    if config["arbiter"] == "drain_fence":
+        words.append(f"span {config['span']}")
+    if config["arbiter"] != "apply_now":
+        words.append(f"on_pending {config['on_pending']}")
+    words += [f"scope {config['scope']}", config["read_structure"], str(result["simulator"])]
+    return ", ".join(words)
+
+
+def _measurements(result: dict[str, Any]) -> Table:
+    table = Table()
+    for heading in ("", "total", "p50", "p99", "max"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    parameters = result["parameters"]
+    ok = result["statuses"].get("OK", 0)
+    rows: list[tuple[str, Any]] = [
+        ("queue pairs on ports", f"{parameters['qps']} on {result['config']['ports']}"),
+        ("cycles", result["cycles"]),
+        ("lookups answered", result["lookups"]),
+        ("  OK", ok),
+        *(
+            (f"  {status}", count)
+            for status, count in result["statuses"].items()
+            if status not in ("OK", "RETRY")
+        ),
+        ("lookups a cycle", f"{result['lookups_per_cycle']:.3f}"),
+        ("lookups that waited for the arbiter", result["waited"]),
+        ("refusals", result["refused"]),
+        ("aborted lookups", result["aborted"]),
+        ("beats", result["beats"]),
+        ("DMA beats", result["dma_beats"]),
+        ("changes of the entry", result["invalidations"]),
+    ]
+    for name, value in rows:
+        table.add_row(name, str(value))
+    for name, key in (
+        ("latency of a lookup, cycles", "latency_cycles"),
+        ("R to A, cycles", "apply_cycles"),
+        ("R to C, cycles", "invalidation_cycles"),
+    ):
+        values = result[key]
+        cells = ["-" if values[q] is None else str(values[q]) for q in ("p50", "p99", "max")]
+        table.add_row(name, "", *cells)
+    return table
+
+
+def _verdicts(result: dict[str, Any]) -> Table:
+    table = Table()
+    for heading in ("guarantee", "declared", "verdict"):
+        table.add_column(heading)
+    for guarantee, count in result["violations"].items():
+        declared = guarantee in result["declared"]
+        if not count:
+            verdict = Text("held", style="green" if declared else "")
+        else:
+            first = result["first_violations"][guarantee]
+            verdict = Text(
+                f"violated {count} times, first in cycle {first['cycle']} on port {first['port']}",
+                style="red" if declared else "yellow",
+            )
+        table.add_row(guarantee, "yes" if declared else "no", verdict)
+    return table
+
+
+def _conclusion(outcome: Outcome) -> str:
+    result = outcome.result
+    arbiter = result["config"]["arbiter"]
+    if outcome.broken:
+        return f"{arbiter} violated what it declares: {', '.join(outcome.broken)}."
+    violated = [g for g, count in result["violations"].items() if count]
+    if violated:
+        return (
+            f"{arbiter} violated {', '.join(violated)}. That is expected: "
+            "it doesn't declare them in this configuration."
+        )
+    return f"{arbiter} held everything that it declares."
