@@ -20,6 +20,7 @@ from rtl.recency import Lru
 from rtl.slots import Slots
 from rtl.tables import CopiedMemory
 from rtl.top import SharedTable
+from rtl.worker import Worker
 from sim import simulators
 from sim.netlist import Design, table_design
 from sim.run import CONFIG_VARIABLE, RunFailed, config_to_json, run
@@ -154,27 +155,25 @@ FAULTS = {
     ),
     "two commands on one entry at once": Fault(
         CommandEngine,
-        "(context.state == CommandState.ACCEPTED) & ~Cat(*conflicts).any()",
+        "(context.state == CommandState.ACCEPTED) & ~conflict",
         "(context.state == CommandState.ACCEPTED)",
         "races",
         "two_changes_in_one_cycle",
         "but should|declares",
     ),
     "translations are written before they are given up": Fault(
-        CommandEngine,
-        "with m.Elif(owned):",
-        "with m.Elif(owned & 0):",
+        Worker,
+        "with m.Elif(meets_owned):",
+        "with m.Elif(meets_owned & 0):",
         "races",
         "translations_are_not_reused_early",
         "no_early_reuse|assert|answered",
     ),
     "a bind that fails counts": Fault(
-        CommandEngine,
-        "with m.If(legality.parent_status != CommandStatus.OK):",
-        "m.d.comb += windows_write.address.eq(command.parent.index)\n"
-        "                m.d.comb += windows_write.data.eq(windows_read.data + 1)\n"
-        "                m.d.comb += windows_write.enable.eq(1)\n"
-        "                with m.If(legality.parent_status != CommandStatus.OK):",
+        Worker,
+        "leave(WorkerResult.OVER, legality.parent_status)",
+        "count_windows(command.parent.index, +1)\n"
+        "                    leave(WorkerResult.OVER, legality.parent_status)",
         "random",
         "anything",
         "WINDOWS_BOUND",

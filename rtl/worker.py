@@ -1,0 +1,357 @@
+"""Does for all commands, one at a time, whatever takes several steps."""
+
+from amaranth.hdl import Module, Mux, Signal, Value, ValueLike
+from amaranth.lib import data, enum, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.component import Component
+from rtl.config import StepOrder, TableConfig
+from rtl.layouts import (
+    CommandStatus,
+    EntryKind,
+    Opcode,
+    command_layout,
+    entry_layout,
+    translation_layout,
+)
+from rtl.legality import Legality
+from rtl.tables import CopiedMemory, ReadSignature, WriteSignature
+
+
+class WorkerState(enum.Enum, shape=4):
+    """What the worker does."""
+
+    PICK = 0
+    FETCH = 1
+    CHECK = 2
+    FETCH_PARENT = 3
+    CHECK_PARENT = 4
+    WRITE_TRANSLATIONS = 5
+    REMOVE_TRANSLATIONS = 6
+    FETCH_COUNT = 7
+    RELEASE_PARENT = 8
+
+
+class WorkerResult(enum.Enum, shape=2):
+    """How the worker leaves a command."""
+
+    OVER = 0
+    """It completes, and never had an A."""
+    STARTED = 1
+    """It is ready for its A."""
+    FINISHED = 2
+    """It completes, after its A."""
+    AGAIN = 3
+    """Others stand in its way: it starts over."""
+
+
+def plan_layout(config: TableConfig) -> data.StructLayout:
+    """What has been found out about a command when it was checked.
+
+    ``first`` and ``count`` name the translations that the entry has. ``arbitrated`` says that the
+    arbiter has a say in the apply. At the end, ``removes`` asks to remove those translations, and
+    ``releases`` to count one window less for the region ``released``.
+    """
+    return data.StructLayout(
+        {
+            "first": config.translation_bits,
+            "count": config.translation_bits + 1,
+            "arbitrated": 1,
+            "removes": 1,
+            "releases": 1,
+            "released": config.index_bits,
+        }
+    )
+
+
+class JobSignature(wiring.Signature):
+    """What the worker works at, seen from who gives it work; holds while it is ``busy``.
+
+    ``begin`` is high in the cycle before the first; ``finishing`` tells the end of a command, after
+    its A, from its start.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "begin": Out(1),
+                "finishing": Out(1),
+                "command": Out(command_layout(config)),
+                "entry": Out(entry_layout(config)),
+                "plan": Out(plan_layout(config)),
+                "busy": In(1),
+            }
+        )
+
+
+class ReportSignature(wiring.Signature):
+    """What the worker says of its command, seen from the worker. Each part comes when it is known.
+
+    With ``entry_valid``, what the entry is or will be; with ``plan_valid``, the plan; with
+    ``leaves``, in the last cycle, the result and the status.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "entry_valid": Out(1),
+                "entry": Out(entry_layout(config)),
+                "plan_valid": Out(1),
+                "plan": Out(plan_layout(config)),
+                "leaves": Out(1),
+                "result": Out(WorkerResult),
+                "status": Out(CommandStatus),
+            }
+        )
+
+
+class OwnedSignature(wiring.Signature):
+    """Translations that a command in progress still has to give up, seen from its owner."""
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "valid": Out(1),
+                "first": Out(config.translation_bits),
+                "count": Out(config.translation_bits + 1),
+            }
+        )
+
+
+class Worker(Component):
+    """Reads and checks, writes and removes translations one a cycle, and counts bound windows.
+
+    It never waits. Starting a command takes 2 cycles, 2 more to look at the region of a window,
+    and one for each translation; finishing one takes a cycle for each translation, or 2 to count a
+    window less. Between two jobs it is idle for at least one cycle.
+
+    Parameters
+    ----------
+    config : TableConfig
+
+    Members
+    -------
+    job : In(JobSignature)
+    report : Out(ReportSignature)
+    owned : In(OwnedSignature).array(config.sources)
+        A command that would write one of these translations is left with ``AGAIN``.
+    entry_read : Out(ReadSignature(entry_layout, config.entries))
+    translation_write : Out(WriteSignature(translation_layout, config.translations))
+    state : Out(WorkerState)
+    ready : Out(1)
+        The worker's own memory is ready.
+    """
+
+    def __init__(self, config: TableConfig):
+        self._config = config
+        super().__init__(
+            {
+                "job": In(JobSignature(config)),
+                "report": Out(ReportSignature(config)),
+                "owned": In(OwnedSignature(config)).array(config.sources),
+                "entry_read": Out(ReadSignature(entry_layout(config), config.entries)),
+                "translation_write": Out(
+                    WriteSignature(translation_layout(config), config.translations)
+                ),
+                "state": Out(WorkerState),
+                "ready": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        job, report = self.job, self.report
+        command, plan, read = job.command, job.plan, self.entry_read
+        state = Signal(WorkerState)
+        # The entry as it was read, which the region of a window is read after.
+        old_entry = Signal(entry_layout(config))
+        m.d.comb += [self.state.eq(state), job.busy.eq(state != WorkerState.PICK)]
+
+        m.submodules.windows = windows = CopiedMemory(config.index_bits + 1, config.entries, 1)
+        windows_read, windows_write = windows.read[0], windows.write
+        m.d.comb += self.ready.eq(windows.ready)
+
+        m.submodules.legality = legality = Legality(config)
+        m.d.comb += [
+            legality.command.eq(command),
+            Value.cast(legality.entry).eq(
+                Mux(
+                    state == WorkerState.CHECK_PARENT,
+                    Value.cast(old_entry),
+                    Value.cast(read.data),
+                )
+            ),
+            legality.windows.eq(windows_read.data != 0),
+            legality.parent.eq(read.data),
+        ]
+
+        registers = command.opcode == Opcode.REGISTER
+        reregisters = command.opcode == Opcode.REREGISTER
+        deregisters = command.opcode == Opcode.DEREGISTER
+        only_writes = command.opcode == Opcode.WRITE_TRANSLATION
+        binds = (command.opcode == Opcode.BIND) & (command.length != 0)
+        replaces = reregisters & ~legality.keeps_translations
+        removes_first = config.step_order is StepOrder.TRANSLATIONS_FIRST
+        has_pages = legality.entry_pages != 0
+        meets_owned = self._meets_owned(m, legality.pages)
+
+        def leave(result: WorkerResult, status: ValueLike = CommandStatus.OK) -> None:
+            m.d.comb += [report.leaves.eq(1), report.result.eq(result), report.status.eq(status)]
+            m.d.sync += state.eq(WorkerState.PICK)
+
+        def fetch(index: Value, then: WorkerState) -> None:
+            """Reads an entry and its count of bound windows."""
+            m.d.comb += [
+                read.enable.eq(1),
+                read.address.eq(index),
+                windows_read.enable.eq(1),
+                windows_read.address.eq(index),
+            ]
+            m.d.sync += state.eq(then)
+
+        def count_windows(index: Value, change: int) -> None:
+            m.d.comb += [
+                windows_write.enable.eq(1),
+                windows_write.address.eq(index),
+                windows_write.data.eq(windows_read.data + change),
+            ]
+
+        # One translation a cycle.
+        write = self.translation_write
+        left = Signal(config.translation_bits + 1)
+        place = Signal(config.translation_bits)
+        frame = Signal(config.frame_width)
+        stride = Signal(range(config.page_shift_max - config.page_shift_min + 1))
+        m.d.comb += [
+            stride.eq(command.page_shift - config.page_shift_min),
+            write.address.eq(place),
+        ]
+
+        def run(then: WorkerState, first: Value, count: Value) -> None:
+            m.d.sync += [place.eq(first), left.eq(count), state.eq(then)]
+
+        def step() -> Value:
+            """Goes to the next translation; the result says that this one was the last."""
+            m.d.comb += write.enable.eq(1)
+            m.d.sync += [place.eq(place + 1), left.eq(left - 1)]
+            return left == 1
+
+        with m.Switch(state):
+            with m.Case(WorkerState.PICK):
+                with m.If(job.begin & ~job.finishing):
+                    m.d.sync += state.eq(WorkerState.FETCH)
+                with m.Elif(job.begin & plan.removes):
+                    run(WorkerState.REMOVE_TRANSLATIONS, plan.first, plan.count)
+                with m.Elif(job.begin):
+                    m.d.sync += state.eq(WorkerState.FETCH_COUNT)
+            with m.Case(WorkerState.FETCH):
+                fetch(command.key.index, WorkerState.CHECK)
+            with m.Case(WorkerState.CHECK):
+                m.d.comb += [report.entry_valid.eq(1), report.entry.eq(read.data)]
+                m.d.sync += [old_entry.eq(read.data), frame.eq(command.frame)]
+                with m.If(command.key.index >= config.entries):
+                    # Some other entry has been read.
+                    m.d.comb += Value.cast(report.entry).eq(0)
+                with m.If(legality.entry_status != CommandStatus.OK):
+                    leave(WorkerResult.OVER, legality.entry_status)
+                with m.Elif(command.opcode == Opcode.QUERY):
+                    leave(WorkerResult.OVER)
+                with m.Elif(meets_owned):
+                    leave(WorkerResult.AGAIN)
+                with m.Elif(binds):
+                    m.d.sync += state.eq(WorkerState.FETCH_PARENT)
+                with m.Elif(only_writes & (command.translations == 0)):
+                    leave(WorkerResult.OVER)
+                with m.Else():
+                    with m.If(~only_writes):
+                        m.d.comb += report.entry.eq(legality.changed)
+                    writes = only_writes | registers | reregisters
+                    with m.If(writes & (command.translations != 0)):
+                        run(
+                            WorkerState.WRITE_TRANSLATIONS,
+                            command.first_translation,
+                            command.translations,
+                        )
+                    with m.Elif(deregisters & removes_first & has_pages):
+                        run(
+                            WorkerState.REMOVE_TRANSLATIONS,
+                            read.data.first_translation,
+                            legality.entry_pages,
+                        )
+                    with m.Else():
+                        leave(WorkerResult.STARTED)
+                m.d.comb += [
+                    report.plan_valid.eq(1),
+                    report.plan.first.eq(read.data.first_translation),
+                    report.plan.released.eq(read.data.parent),
+                ]
+                # Nothing of a registration can be in flight, and it gives nothing up.
+                with m.If(~registers):
+                    m.d.comb += [
+                        report.plan.arbitrated.eq(1),
+                        report.plan.count.eq(legality.entry_pages),
+                        report.plan.removes.eq(
+                            (deregisters & (not removes_first) | replaces) & has_pages
+                        ),
+                        report.plan.releases.eq(legality.bound),
+                    ]
+            with m.Case(WorkerState.FETCH_PARENT):
+                fetch(command.parent.index, WorkerState.CHECK_PARENT)
+            with m.Case(WorkerState.CHECK_PARENT):
+                with m.If(legality.parent_status != CommandStatus.OK):
+                    leave(WorkerResult.OVER, legality.parent_status)
+                with m.Else():
+                    # From here on the region can't go: the bind will succeed.
+                    count_windows(command.parent.index, +1)
+                    m.d.comb += [report.entry_valid.eq(1), report.entry.eq(legality.changed)]
+                    leave(WorkerResult.STARTED)
+            with m.Case(WorkerState.WRITE_TRANSLATIONS):
+                m.d.comb += [write.data.present.eq(1), write.data.frame.eq(frame)]
+                m.d.sync += frame.eq(frame + (1 << stride))
+                with m.If(step()):
+                    with m.If(only_writes):
+                        leave(WorkerResult.OVER)
+                    with m.Else():
+                        leave(WorkerResult.STARTED)
+            with m.Case(WorkerState.REMOVE_TRANSLATIONS):
+                with m.If(step()):
+                    with m.If(job.finishing):
+                        leave(WorkerResult.FINISHED)
+                    with m.Else():
+                        leave(WorkerResult.STARTED)
+            with m.Case(WorkerState.FETCH_COUNT):
+                m.d.comb += [windows_read.enable.eq(1), windows_read.address.eq(plan.released)]
+                m.d.sync += state.eq(WorkerState.RELEASE_PARENT)
+            with m.Case(WorkerState.RELEASE_PARENT):
+                count_windows(plan.released, -1)
+                leave(WorkerResult.FINISHED)
+
+        if config.ghost_version:
+            # A written translation belongs to the next registration of its owner, a removed one to
+            # the last that had it. The entry says how often its index has been registered: the new
+            # one already counts a re-registration.
+            stamp = write.data.stamp
+            m.d.comb += stamp.owner.eq(command.key.index)
+            with m.If(state == WorkerState.WRITE_TRANSLATIONS):
+                m.d.comb += stamp.version.eq(old_entry.ghost.registrations + 1)
+            with m.Else():
+                m.d.comb += stamp.version.eq(job.entry.ghost.registrations - reregisters)
+        return m
+
+    def _meets_owned(self, m: Module, pages: Value) -> Value:
+        """Whether the command writes, or describes, translations that others have to give up."""
+        command = self.job.command
+        only_writes = command.opcode == Opcode.WRITE_TRANSLATION
+        registers = (command.opcode == Opcode.REGISTER) & (command.kind == EntryKind.REGION)
+        reregisters = command.opcode == Opcode.REREGISTER
+        wanted = Mux(only_writes, command.translations, pages)
+        meets = Signal(len(self.owned))
+        for place, owned in enumerate(self.owned):
+            m.d.comb += meets[place].eq(
+                owned.valid
+                & (owned.count != 0)
+                & (command.first_translation < owned.first + owned.count)
+                & (owned.first < command.first_translation + wanted)
+            )
+        return meets.any() & (only_writes | registers | reregisters)
