@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 
 from sim.build import BuildFailed
+from sim.dump import WavesError
 from sim.job import run_job, shown
-from sim.netlist import BUILD, NetlistFailed, copy_verilog, table_design
+from sim.netlist import BUILD, NetlistFailed
 from sim.parameters import RUN_PARAMETERS, TABLE_PARAMETERS, Parameter, UsageError, parse
 from sim.run import RunFailed
 from sim.simulators import SimulatorMissing
 from sim.summary import print_summary
-from sim.waves import WavesError, open_in_gtkwave
+from sim.verilog import write_verilog
+from sim.waves import open_in_gtkwave
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,7 +58,7 @@ def _waves(words: Sequence[str], console: Console) -> int:
 def _verilog(words: Sequence[str], console: Console) -> int:
     request = parse(words)
     path = BUILD / "shared_mr_table.v"
-    copy_verilog(table_design(request.config), path)
+    write_verilog(request.config, path)
     console.print(f"wrote    {shown(path)}", highlight=False)
     return 0
 

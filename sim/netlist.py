@@ -13,7 +13,6 @@ import importlib.metadata
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -298,9 +297,3 @@ def ports(text: str, name: str) -> list[str]:
         if module["name"] == name:
             return [port.strip() for port in module["ports"].split(",") if port.strip()]
     raise ValueError(f"no module is called {name}")
-
-
-def copy_verilog(design: Design, target: Path) -> None:
-    """Writes the design's Verilog to a place of the caller's choice."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(verilog(design), target)

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -76,6 +76,7 @@ class RunFailed(RuntimeError):
         self.log = log
         self.waves = waves
         self.repeat = repeat
+        self.look = look
 
 
 @dataclass(frozen=True)
@@ -216,31 +217,47 @@ def run(
             ended_badly = f"{error}"
     seconds = time.monotonic() - started
 
-    passed, reason = _judge(log, results, modules, tests, ended_badly)
-    if reason is not None and config is not None and not waves:
+    passed, reason, is_visible = _judge(log, results, modules, tests, ended_badly)
+    if reason is None:
+        return RunResult(run_dir, simulator, seed, passed, log, dump if waves else None, seconds)
+    if is_visible and config is not None and not waves:
         # Once more, the same, so that there is something to look at.
-        return run(
-            config,
-            simulator,
-            modules,
-            tests=tests,
-            seed=seed,
-            parameters=parameters,
-            environment=environment,
-            run_dir=run_dir,
-            waves=True,
-            repeat=repeat,
-            cache=cache,
+        reason += _dump_again(
+            lambda: run(
+                config,
+                simulator,
+                modules,
+                tests=tests,
+                seed=seed,
+                parameters=parameters,
+                environment=environment,
+                run_dir=run_dir,
+                waves=True,
+                repeat=repeat,
+                cache=cache,
+            )
         )
-    if reason is not None:
-        look = _look(dump, config)
-        raise RunFailed(reason, run_dir, log, dump if dump.exists() else None, repeat, look)
-    return RunResult(run_dir, simulator, seed, passed, log, dump if waves else None, seconds)
+    look = _look(dump, config)
+    raise RunFailed(reason, run_dir, log, dump if dump.exists() else None, repeat, look)
+
+
+def _dump_again(again: Callable[[], RunResult]) -> str:
+    """Does a failed run again with a dump; returns what there is to add to the reason."""
+    from sim.build import BuildFailed
+
+    try:
+        again()
+    except RunFailed:
+        return ""
+    except BuildFailed:
+        return "\nIt could not be built with waves."
+    return "\nIt passed when it was run again with waves."
 
 
 def _look(dump: Path, config: TableConfig | None) -> str | None:
     """Writes a save file for the dump of a table; returns the command that opens it."""
-    from sim.waves import WavesError, gtkwave_command, save_for_first_race
+    from sim.dump import WavesError
+    from sim.waves import gtkwave_command, save_for_first_race
 
     if config is None or not dump.exists():
         return None
@@ -272,20 +289,22 @@ def _prepare(run_dir: Path, written: Sequence[Path]) -> None:
 
 def _judge(
     log: Path, results: Path, modules: Sequence[str], tests: Sequence[str], ended_badly: str
-) -> tuple[tuple[str, ...], str | None]:
-    """The tests that passed, and what is wrong with the run, if anything is."""
+) -> tuple[tuple[str, ...], str | None, bool]:
+    """The tests that passed, what is wrong with the run, if anything is, and whether a dump would
+    show it.
+    """
     said = log.read_text(errors="replace") if log.exists() else ""
     assertion = _ASSERTION.search(said)
     if assertion is not None:
         first = said[said.rfind("\n", 0, assertion.start()) + 1 :].splitlines()[0]
-        return (), f"An assertion of the design fired: {first.strip()}"
+        return (), f"An assertion of the design fired: {first.strip()}", True
     if not results.exists():
         if "No tests were discovered" in said:
-            return (), f"{', '.join(modules)} ran no test."
+            return (), f"{', '.join(modules)} ran no test.", False
         raised = _EXCEPTION.findall(said)
         if raised and "Running tests" not in said:
-            return (), f"{', '.join(modules)} could not be imported: {raised[-1]}"
-        return (), f"The simulator left no results. {ended_badly}".rstrip()
+            return (), f"{', '.join(modules)} could not be imported: {raised[-1]}", False
+        return (), f"The simulator left no results. {ended_badly}".rstrip(), False
 
     passed: list[str] = []
     failed: list[str] = []
@@ -309,15 +328,19 @@ def _judge(
         if not any(name == test or name.startswith(f"{test}/") for name in names)
     ]
     if failed:
-        return tuple(passed), "\n".join(failed)
+        return tuple(passed), "\n".join(failed), True
     if unmatched:
-        return tuple(passed), f"No test of {', '.join(modules)} is called {', '.join(unmatched)}."
+        return (
+            tuple(passed),
+            f"No test of {', '.join(modules)} is called {', '.join(unmatched)}.",
+            False,
+        )
     silent = [name for name in modules if not any(test.startswith(f"{name}.") for test in passed)]
     if silent and (not tests or not passed):
-        return tuple(passed), f"{', '.join(silent)} ran no test."
+        return tuple(passed), f"{', '.join(silent)} ran no test.", False
     if ended_badly:
-        return tuple(passed), f"All tests passed, but the simulator failed: {ended_badly}"
-    return tuple(passed), None
+        return tuple(passed), f"All tests passed, but the simulator failed: {ended_badly}", True
+    return tuple(passed), None, False
 
 
 def _current_test() -> str | None:

@@ -13,7 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sim.waves import WavesError, gtkwave_command
+from sim.dump import WavesError
+from sim.waves import gtkwave_command
 
 _NEEDED = {"gtkwave": "gtkwave", "Xvfb": "xvfb", "xdotool": "xdotool", "convert": "imagemagick"}
 _SETTINGS = (

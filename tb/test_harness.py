@@ -347,11 +347,6 @@ print(verilog(counter_design(), Path({str(tmp_path)!r})).read_text(), end="")
         with pytest.raises(ValueError, match=r"^name must be a plain Verilog identifier, not a b$"):
             Design("a b", Counter, "")
 
-    def test_verilog_goes_where_it_is_wanted(self, tmp_path: Path):
-        netlist.copy_verilog(counter_design(), tmp_path / "new" / "counter.v")
-        text = (tmp_path / "new" / "counter.v").read_text()
-        assert text == netlist.verilog(counter_design()).read_text()
-
 
 class TestWaves:
     def test_dump_shows_plain_names(self, tmp_path: Path):

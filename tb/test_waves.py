@@ -13,7 +13,8 @@ import pytest
 from rtl.config import OnPending, ReadStructure, TableConfig
 from rtl.layouts import LookupStatus
 from sim import simulators, waves
-from sim.run import run
+from sim.dump import Race, WavesError, find_race, read_header
+from sim.run import RunFailed, run
 from sim.screenshot import virtual_screen
 from sim.simulators import Simulator
 
@@ -51,7 +52,7 @@ def traced(save: Path) -> list[str]:
 
 
 def names_in(dump: Path) -> set[str]:
-    return {v.name + v.bits for v in waves.read_header(dump).variables.values()}
+    return {v.name + v.bits for v in read_header(dump).variables.values()}
 
 
 def check(dumped: Dumped) -> Path:
@@ -70,7 +71,7 @@ def check(dumped: Dumped) -> Path:
 
 
 def test_first_violation_is_shown(dumped: Dumped):
-    race = waves.find_race(dumped.path, dumped.config)
+    race = find_race(dumped.path, dumped.config)
     assert race is not None
     assert race.what == "First violation: fresh_dma, port 0"
     assert (race.port, race.source) == (0, 0)
@@ -105,23 +106,20 @@ def test_other_configurations(changes: dict[str, Any], policy: list[str], tmp_pa
     if Simulator.ICARUS not in simulators.available():
         pytest.skip("Icarus Verilog is not installed (Debian package iverilog)")
     dumped = dump_of(small(**changes), Simulator.ICARUS, tmp_path / "run")
-    race = waves.find_race(dumped.path, dumped.config)
+    race = find_race(dumped.path, dumped.config)
     assert race is not None
     assert race.what == "First change that meets lookups in flight"
     shown = " ".join(traced(check(dumped)))
     assert re.findall(r"\.arbiter\.(\w+)", shown) == policy
 
 
-def test_caller_chooses_window_and_markers(tmp_path: Path):
-    dump = handmade(tmp_path)
-    save = waves.write_save_file(
-        dump, small(), tmp_path / "elsewhere", around_ns=(20, 40), markers={"here": 30}
-    )
-    text = save.read_text()
-    assert '[dumpfile] "../dump.vcd"' in text
+def test_caller_chooses_window_and_marks(tmp_path: Path):
+    race = Race("Look here", at_ns=30, around_ns=(20, 40), marks={"before": 25})
+    text = waves.write_save_file(handmade(tmp_path), small(), race).read_text()
     assert "[timestart] 200\n" in text
-    assert re.search(r"^\*\S+ -1 300 -1 ", text, re.MULTILINE)
-    assert "[markername] Ahere\n" in text
+    assert re.search(r"^\*\S+ 300 250 -1 ", text, re.MULTILINE)
+    assert "[markername] Abefore\n" in text
+    assert "\n-Look here\n" in text
 
 
 def test_missing_signals_are_named_and_left_out(tmp_path: Path):
@@ -129,12 +127,21 @@ def test_missing_signals_are_named_and_left_out(tmp_path: Path):
     missing = waves.missing_signals(dump, small())
     assert "lookup__0__valid" in missing
     assert "clk" not in missing
-    save = waves.write_save_file(dump, small(), tmp_path)
-    assert traced(save) == ["table.clk", "table.commands.worker[3:0]"]
+    save = waves.write_save_file(dump, small())
+    assert traced(save) == ["table.clk", "table.commands.worker_state[3:0]"]
 
 
 def test_no_race(tmp_path: Path):
-    assert waves.find_race(handmade(tmp_path), small()) is None
+    assert find_race(handmade(tmp_path), small()) is None
+
+
+def test_dump_of_a_simulator_that_died(tmp_path: Path):
+    dump = handmade(tmp_path)
+    text = dump.read_text()
+    body = text.index("$enddefinitions")
+    for length in range(body + len("$enddefinitions $end"), len(text)):
+        dump.write_text(text[:length])
+        assert find_race(dump, small()) is None
 
 
 def handmade(folder: Path) -> Path:
@@ -142,7 +149,7 @@ def handmade(folder: Path) -> Path:
     dump.write_text(
         "$date today $end\n$timescale\n 100 ps\n$end\n$scope module table $end\n"
         "$var wire 1 ! clk $end\n$scope module commands $end\n"
-        "$var reg 4 # worker [3:0] $end\n$upscope $end\n$upscope $end\n$enddefinitions $end\n"
+        "$var reg 4 # worker_state [3:0] $end\n$upscope $end\n$upscope $end\n$enddefinitions $end\n"
         "#0\n0!\nb0 #\n#50\n1!\n#100\n0!\n"
     )
     return dump
@@ -162,19 +169,19 @@ def test_translate_files_are_complete(kind: type[Enum], width: int, tmp_path: Pa
 
 def test_no_dump_of_the_table(tmp_path: Path):
     dump = tmp_path / "dump.vcd"
-    with pytest.raises(waves.WavesError, match=r"^There is no dump .*dump\.vcd\.$"):
-        waves.read_header(dump)
+    with pytest.raises(WavesError, match=r"^There is no dump .*dump\.vcd\.$"):
+        read_header(dump)
     dump.write_text("$enddefinitions $end\n#0\n")
-    with pytest.raises(waves.WavesError, match=r"dump\.vcd is no dump of the table\.$"):
-        waves.read_header(dump)
+    with pytest.raises(WavesError, match=r"dump\.vcd is no dump of the table\.$"):
+        read_header(dump)
 
 
 def test_fst_without_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     dump = tmp_path / "dump.fst"
     dump.touch()
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(waves.WavesError, match="install the Debian package gtkwave"):
-        waves.read_header(dump)
+    with pytest.raises(WavesError, match="install the Debian package gtkwave"):
+        read_header(dump)
 
 
 def test_convert(tmp_path: Path):
@@ -199,7 +206,7 @@ def test_convert_without_the_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_gtkwave_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    save = waves.write_save_file(handmade(tmp_path), small(), tmp_path)
+    save = waves.write_save_file(handmade(tmp_path), small())
     monkeypatch.setenv("PATH", "")
     assert waves.open_in_gtkwave(save) == 1
     said = capsys.readouterr().err
@@ -210,7 +217,7 @@ def test_gtkwave_missing(
 def test_no_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    save = waves.write_save_file(handmade(tmp_path), small(), tmp_path)
+    save = waves.write_save_file(handmade(tmp_path), small())
     program = tmp_path / "gtkwave"
     program.write_text("#!/bin/sh\nexit 3\n")
     program.chmod(0o755)
@@ -224,6 +231,27 @@ def test_no_screen(
     assert said.endswith("gtkwave --dump dump.vcd --save save.gtkw\n")
     monkeypatch.setenv("DISPLAY", ":0")
     assert waves.open_in_gtkwave(save) == 3
+
+
+@pytest.mark.parametrize("waves_asked", [False, True])
+def test_failed_run_of_a_table_can_be_looked_at(
+    simulator: Simulator, waves_asked: bool, tmp_path: Path
+):
+    folder = tmp_path / "a run"
+    with pytest.raises(RunFailed, match="the buffer is still in use") as caught:
+        run(small(), simulator, "tb.harness.bench_lost_race", waves=waves_asked, run_dir=folder)
+    dump = "dump.vcd" if simulator is Simulator.VERILATOR else "dump.fst"
+    assert caught.value.waves == folder / dump
+    if simulator is Simulator.ICARUS and shutil.which("fst2vcd") is None:
+        pytest.skip("fst2vcd is not installed (Debian package gtkwave)")
+    assert "First violation: fresh_dma" in (folder / waves.SAVE_NAME).read_text()
+    (look,) = re.findall(r"^look: (.+)$", str(caught.value), re.MULTILINE)
+    assert look == f"cd '{folder}' && gtkwave --dump {dump} --save {waves.SAVE_NAME}"
+    # The command finds both, wherever it is typed.
+    program = tmp_path / "gtkwave"
+    program.write_text('#!/bin/sh\ntest -s "$2" && test -s "$4"\n')
+    program.chmod(0o755)
+    subprocess.run(["/bin/sh", "-c", look], env={"PATH": str(tmp_path)}, check=True)
 
 
 SCRIPT = """
