@@ -290,10 +290,13 @@ class Scoreboard:
 
     def _explain_mixture(self, request: ObservedLookup, versions: list[Version]) -> None:
         """Each beat comes from some version and some value of its translation, or nothing did."""
+        whole = [beat.last for _, beat in request.beats] == [False] * (len(request.beats) - 1) + [
+            True
+        ]
         choices = [
             self._explanations(request, place, versions) for place in range(len(request.beats))
         ]
-        if not all(choices):
+        if not whole or not all(choices):
             predicted = [
                 f"{version} would answer {self._predict(version, request)}" for version in versions
             ]
