@@ -50,6 +50,9 @@ help:
 	@echo
 	@echo 'Parameters follow as NAME=value, for example: make sim ARBITER=pending_bit SEED=7'
 	@echo 'PYTHON=... names another Python than python3 for the set-up of $(VENV).'
+	@echo
+	@if [ -e $(READY) ]; then $(VENV)/bin/python -m sim help; \
+	else echo 'After the first of them, make help lists all parameters, too.'; fi
 
 # Made anew whenever the lock changes, so that nothing is left of an older one.
 $(READY): requirements.lock

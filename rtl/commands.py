@@ -200,7 +200,9 @@ class CommandEngine(Component):
                     self.entry_write.address.eq(change.index),
                     self.entry_write.data.eq(context.entry),
                     self.invalidate.index.eq(change.index),
-                    self.invalidate.valid.eq(context.entry.state != EntryState.VALID),
+                    self.invalidate.valid.eq(
+                        arbitrated & (context.entry.state != EntryState.VALID)
+                    ),
                 ]
 
     def _give_work(self, m: Module, contexts: list[data.View], worker: Worker) -> None:

@@ -190,11 +190,15 @@ class Worker(Component):
         reregisters = command.opcode == Opcode.REREGISTER
         deregisters = command.opcode == Opcode.DEREGISTER
         only_writes = command.opcode == Opcode.WRITE_TRANSLATION
+        # A window has no translations of its own, whatever its command says.
+        registers_region = registers & (command.kind == EntryKind.REGION)
+        writes = only_writes | registers_region | reregisters
         binds = (command.opcode == Opcode.BIND) & (command.length != 0)
         replaces = reregisters & ~legality.keeps_translations
         removes_first = config.step_order is StepOrder.TRANSLATIONS_FIRST
         has_pages = legality.entry_pages != 0
-        meets_owned = self._meets_owned(m, legality.pages)
+        wanted = Mux(only_writes, command.translations, legality.pages)
+        meets_owned = writes & self._is_owned(m, command.first_translation, wanted)
 
         def leave(result: WorkerResult, status: ValueLike = CommandStatus.OK) -> None:
             m.d.comb += [report.leaves.eq(1), report.result.eq(result), report.status.eq(status)]
@@ -266,7 +270,6 @@ class Worker(Component):
                 with m.Else():
                     with m.If(~only_writes):
                         m.d.comb += report.entry.eq(legality.changed)
-                    writes = only_writes | registers | reregisters
                     with m.If(writes & (command.translations != 0)):
                         run(
                             WorkerState.WRITE_TRANSLATIONS,
@@ -339,19 +342,14 @@ class Worker(Component):
                 m.d.comb += stamp.version.eq(job.entry.ghost.registrations - reregisters)
         return m
 
-    def _meets_owned(self, m: Module, pages: Value) -> Value:
-        """Whether the command writes, or describes, translations that others have to give up."""
-        command = self.job.command
-        only_writes = command.opcode == Opcode.WRITE_TRANSLATION
-        registers = (command.opcode == Opcode.REGISTER) & (command.kind == EntryKind.REGION)
-        reregisters = command.opcode == Opcode.REREGISTER
-        wanted = Mux(only_writes, command.translations, pages)
+    def _is_owned(self, m: Module, first: Value, count: Value) -> Value:
+        """Whether somebody still has to give up one of these translations."""
         meets = Signal(len(self.owned))
         for place, owned in enumerate(self.owned):
             m.d.comb += meets[place].eq(
                 owned.valid
                 & (owned.count != 0)
-                & (command.first_translation < owned.first + owned.count)
-                & (owned.first < command.first_translation + wanted)
+                & (first < owned.first + owned.count)
+                & (owned.first < first + count)
             )
-        return meets.any() & (only_writes | registers | reregisters)
+        return meets.any()

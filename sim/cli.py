@@ -9,7 +9,15 @@ from sim.build import BuildFailed
 from sim.dump import WavesError
 from sim.job import run_job, shown
 from sim.netlist import BUILD, NetlistFailed
-from sim.parameters import RUN_PARAMETERS, TABLE_PARAMETERS, Parameter, UsageError, parse
+from sim.parameters import (
+    RUN_PARAMETERS,
+    TABLE_PARAMETERS,
+    Parameter,
+    UsageError,
+    as_typed,
+    parse,
+    parse_table,
+)
 from sim.run import RunFailed
 from sim.simulators import SimulatorMissing
 from sim.summary import print_summary
@@ -23,11 +31,14 @@ def main(arguments: Sequence[str]) -> int:
     0: done, and the policy held what it declares. 1: it didn't, or the run failed. 2: what was
     typed can't be done.
     """
-    console = Console()
+    # Names of files may look like markup.
+    console = Console(markup=False, emoji=False, highlight=False)
     verb, *words = arguments or ["help"]
     try:
         if verb not in VERBS:
-            raise UsageError(f"The command must be one of {', '.join(VERBS)}, not {verb}.")
+            raise UsageError(
+                f"The command must be one of {', '.join(VERBS)}, not {as_typed(verb)}."
+            )
         return VERBS[verb](words, console)
     except (UsageError, SimulatorMissing) as error:
         print(error, file=sys.stderr)
@@ -52,14 +63,15 @@ def _waves(words: Sequence[str], console: Console) -> int:
     outcome = run_job(request, "waves", console, waves=True)
     print_summary(outcome, console)
     assert outcome.save is not None
-    return open_in_gtkwave(outcome.save)
+    shown_well = open_in_gtkwave(outcome.save)
+    return 1 if outcome.broken else shown_well
 
 
 def _verilog(words: Sequence[str], console: Console) -> int:
-    request = parse(words)
+    config = parse_table(words)
     path = BUILD / "shared_mr_table.v"
-    write_verilog(request.config, path)
-    console.print(f"wrote    {shown(path)}", highlight=False)
+    write_verilog(config, path)
+    console.print(f"wrote    {shown(path)}", soft_wrap=True)
     return 0
 
 

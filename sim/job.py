@@ -59,7 +59,7 @@ def run_job(request: Request, verb: str, console: Console, *, waves: bool) -> Ou
     RunFailed, BuildFailed, NetlistFailed, SimulatorMissing
         If the run failed.
     """
-    parameters = {
+    parameters: dict[str, Any] = {
         key: request.run[key]
         for key in (
             "qps",
@@ -71,9 +71,12 @@ def run_job(request: Request, verb: str, console: Console, *, waves: bool) -> Ou
             "dma_cycles",
         )
     }
-    parameters["buffer_pages"] = request.buffer_pages
+    longest = parameters["pages"]
     if request.run["capture"] is not None:
-        parameters |= _captured(request)
+        captured, longest = _captured(request)
+        parameters |= captured
+    # Eight if there is room for them, more for long lookups.
+    parameters["buffer_pages"] = max(longest, min(8, request.most_pages))
     folder = _new_folder(request)
     repeat = request.repeat(verb)
     started = time.monotonic()
@@ -91,6 +94,8 @@ def run_job(request: Request, verb: str, console: Console, *, waves: bool) -> Ou
     measured = json.loads((folder / "measured.json").read_text())
     for name in ("measured.json", "progress"):
         (folder / name).unlink(missing_ok=True)
+    if "capture" in parameters:
+        parameters["capture"] = Path(parameters["capture"]).name
     result = {
         "command": repeat,
         "config": dataclasses.asdict(request.config),
@@ -111,60 +116,52 @@ def run_job(request: Request, verb: str, console: Console, *, waves: bool) -> Ou
     return Outcome(result, ran, tuple(files), save)
 
 
-def _captured(request: Request) -> dict[str, Any]:
+def _captured(request: Request) -> tuple[dict[str, Any], int]:
+    """What the bench must know of a capture, and the pages that its longest packet fills."""
     from tb.agents.capture import CaptureError, read_capture
+    from tb.agents.scenes import PAGE
+    from tb.bench_traffic import captured_flows
 
     path = request.run["capture"]
+    # It is read twice. What isn't there at all gets its sentence from the reader.
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise UsageError(f"CAPTURE must be an ordinary file, not {path}.")
     try:
         capture = read_capture(path)
     except CaptureError as error:
         raise UsageError(f"CAPTURE={path} can't be played: {error}.") from None
-    flows: dict[int, list[int]] = {}
-    for send in capture.sends:
-        flows.setdefault(send.qpn, []).append(send.payload_length)
     longest = max(send.payload_length for send in capture.sends)
-    if longest > request.buffer_pages << 12:
+    pages = -(-longest // PAGE)
+    if pages > request.most_pages:
         raise UsageError(
             f"TRANSLATIONS must be larger to hold a packet of {longest} bytes in the buffer, "
             f"not {request.config.translations}."
         )
-    pairs = request.run["qps"] if "QPS" in request.typed else len(flows)
-    if pairs < len(flows):
-        raise UsageError(f"QPS must be at least the capture's own {len(flows)}, not {pairs}.")
-    sends = fan_out(flows, pairs)
-    return {
-        "capture": Path(path).name,
+    own = len({send.qpn for send in capture.sends})
+    pairs = request.run["qps"] if "QPS" in request.typed else own
+    if pairs < own:
+        raise UsageError(f"QPS must be at least the capture's own {own}, not {pairs}.")
+    parameters = {
+        "capture": str(path.resolve()),
         "packets": capture.packets,
-        "sends": sends,
         "qps": pairs,
-        "lookups": sum(len(lengths) for _, lengths in sends),
+        "lookups": sum(len(lengths) for _, lengths in captured_flows(capture, pairs)),
     }
-
-
-def fan_out(flows: dict[int, list[int]], pairs: int) -> list[tuple[int, list[int]]]:
-    """As many flows as queue pairs: the given ones, then copies that start further on.
-
-    A copy has a number of its own, and the packets of its original from another one on.
-    """
-    originals = list(flows.items())
-    number = max(flows)
-    result = list(originals)
-    for copy in range(pairs - len(originals)):
-        number += 1
-        _, lengths = originals[copy % len(originals)]
-        shift = (copy // len(originals) + 1) % len(lengths)
-        result.append((number, lengths[shift:] + lengths[:shift]))
-    return result
+    return parameters, pages
 
 
 def _new_folder(request: Request) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     name = f"{stamp}-{request.config.arbiter}-{request.run['seed']}"
     folder, attempt = RUNS / name, 1
-    while folder.exists():
-        attempt += 1
-        folder = RUNS / f"{name}-{attempt}"
-    return folder
+    while True:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            attempt += 1
+            folder = RUNS / f"{name}-{attempt}"
+        else:
+            return folder
 
 
 def _point_latest_to(folder: Path) -> None:

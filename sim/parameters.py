@@ -2,20 +2,26 @@
 
 import dataclasses
 import random
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from rtl import arbiter, recency
 from rtl.config import PRESETS, ConfigError, TableConfig
-from sim.simulators import Simulator, available
+from sim.simulators import Simulator, SimulatorMissing, require
 from tb.agents.generators import GENERATORS
+from tb.agents.scenes import PAGE_SHIFT
 
-COMMANDS = ("mixed", "deregister", "local_invalidate", "remote_invalidate", "reregister", "rebind")
+CHANGES = ("deregister", "local_invalidate", "remote_invalidate", "reregister", "rebind")
+"""Kinds of changes of the shared entry."""
+
+COMMANDS = ("mixed", *CHANGES)
+"""What ``COMMAND`` can be; ``mixed`` stands for all kinds."""
 
 SLIDE = 8
-"""Pages by which a window can move over its region; ``tb/bench_traffic.py`` says why."""
+"""Pages by which a window can move over its region."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,17 +45,17 @@ class Parameter:
     meaning: str
 
 
-def whole_number(low: int, high: int | None = None) -> Callable[[str, str], int]:
-    """Parses a whole number within bounds."""
-    allowed = f"a whole number from {low} to {high}" if high else f"a whole number from {low} up"
+def whole_number(low: int | None = None, high: int | None = None) -> Callable[[str, str], int]:
+    """Parses a whole number, within bounds where there are some."""
+    allowed = "a whole number" if low is None else f"a whole number from {low} to {high}"
 
     def parse(name: str, text: str) -> int:
-        try:
-            value = int(text, 10)
-        except ValueError:
-            value = None
-        if value is None or value < low or (high is not None and value > high):
-            raise ConfigError(name, allowed, text or "empty")
+        # int() takes more than this, digits of other scripts and 1_000 among them.
+        if not re.fullmatch(r"-?[0-9]{1,1000}", text):
+            raise ConfigError(name, allowed, text)
+        value = int(text)
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ConfigError(name, allowed, text)
         return value
 
     return parse
@@ -60,7 +66,7 @@ def one_of(choices: Sequence[str]) -> Callable[[str, str], str]:
 
     def parse(name: str, text: str) -> str:
         if text not in choices:
-            raise ConfigError(name, f"one of {', '.join(choices)}", text or "empty")
+            raise ConfigError(name, f"one of {', '.join(choices)}", text)
         return text
 
     return parse
@@ -68,13 +74,14 @@ def one_of(choices: Sequence[str]) -> Callable[[str, str], str]:
 
 def _flag(name: str, text: str) -> bool:
     if text not in ("0", "1"):
-        raise ConfigError(name, "0 or 1", text or "empty")
+        raise ConfigError(name, "0 or 1", text)
     return text == "1"
 
 
 def _file(name: str, text: str) -> Path:
-    if not text:
-        raise ConfigError(name, "the name of a file", "empty")
+    # Others could not be shown, nor typed again.
+    if not text.isprintable() or not text.strip():
+        raise ConfigError(name, "the name of a file", text)
     return Path(text)
 
 
@@ -121,7 +128,7 @@ def _table_parameters() -> list[Parameter]:
             parse = _flag
         else:
             # The configuration itself knows the bounds, which hang together.
-            parse = whole_number(0)
+            parse = whole_number()
         found.append(Parameter(field.name, parse, field.default, _MEANINGS[field.name]))
     return found
 
@@ -139,9 +146,11 @@ RUN_PARAMETERS = {
     for p in (
         Parameter("preset", one_of(list(PRESETS)), "default", "sizes to start from"),
         Parameter("qps", whole_number(1, 65536), 64, "queue pairs; with CAPTURE its own"),
-        Parameter("lookups", whole_number(1), 20_000, "lookups of all queue pairs together"),
-        Parameter("pages", whole_number(1), 4, "most pages that one lookup spans"),
-        Parameter("invalidations", whole_number(0), 200, "changes of the entry; with CAPTURE, 0"),
+        Parameter("lookups", whole_number(1, 10**8), 20_000, "lookups of all queue pairs together"),
+        Parameter("pages", whole_number(1, 2**20), 4, "most pages that one lookup spans"),
+        Parameter(
+            "invalidations", whole_number(0, 10**7), 200, "changes of the entry; with CAPTURE, 0"
+        ),
         Parameter("command", one_of(COMMANDS), "mixed", "kind of the changes"),
         Parameter(
             "backpressure",
@@ -186,9 +195,20 @@ class Request:
         return Simulator(self.run["sim"])
 
     @property
-    def buffer_pages(self) -> int:
-        """Pages of the shared buffer: 8, fewer in a small table, more for long lookups."""
-        return max(self.run["pages"], min(8, _most_pages(self.config)))
+    def most_pages(self) -> int:
+        """Pages of the largest shared buffer that the table has room for.
+
+        The entry alternates between two ranges of translations; the region of a window needs a
+        third, in which the window can move.
+        """
+        if self.uses_windows:
+            return (self.config.translations - SLIDE) // 3
+        return self.config.translations // 2
+
+    @property
+    def uses_windows(self) -> bool:
+        """The shared entry may be a window."""
+        return self.run["capture"] is None and self.run["command"] in ("mixed", "rebind")
 
     def repeat(self, verb: str) -> str:
         """The command that does the same again, seed included."""
@@ -196,11 +216,6 @@ class Request:
 
         words = {**self.typed, "SEED": str(self.run["seed"])}
         return shlex.join(["make", verb, *(f"{name}={value}" for name, value in words.items())])
-
-
-def _most_pages(config: TableConfig) -> int:
-    """Pages of the largest shared buffer: two ranges for the entry, one for a window's region."""
-    return max(1, (config.translations - SLIDE) // 3)
 
 
 def parse(words: Sequence[str]) -> Request:
@@ -211,74 +226,117 @@ def parse(words: Sequence[str]) -> Request:
     UsageError
         In one sentence that names the parameter, the value and what is allowed.
     """
-    known = {**TABLE_PARAMETERS, **RUN_PARAMETERS}
+    typed, values, config = _read(words, {**RUN_PARAMETERS, **TABLE_PARAMETERS})
+    run = {p.name: values.get(p.name, p.default) for p in RUN_PARAMETERS.values()}
+    if run["seed"] is None:
+        run["seed"] = random.SystemRandom().randrange(2**31)
+    if run["capture"] is not None and "invalidations" not in values:
+        run["invalidations"] = 0
+    request = Request(config, run, typed)
+    _check_together(request)
+    return request
+
+
+def parse_table(words: Sequence[str]) -> TableConfig:
+    """Makes a configuration of what was typed as ``NAME=value``, for who doesn't run anything.
+
+    Raises
+    ------
+    UsageError
+        In one sentence that names the parameter, the value and what is allowed.
+    """
+    preset = RUN_PARAMETERS["preset"]
+    return _read(words, {preset.name: preset, **TABLE_PARAMETERS})[2]
+
+
+def _read(
+    words: Sequence[str], known: Mapping[str, Parameter]
+) -> tuple[dict[str, str], dict[str, Any], TableConfig]:
+    """What was typed, its values, and the configuration that they make."""
     typed: dict[str, str] = {}
     values: dict[str, Any] = {}
     try:
         for word in words:
             name, equals, text = word.partition("=")
             if not equals:
-                raise UsageError(f"{word} is not of the form NAME=value.")
+                raise UsageError(f"{as_typed(word)} is not of the form NAME=value.")
             parameter = known.get(name.lower())
-            if parameter is None or name != name.upper():
-                raise UsageError(_unknown(name, list(known)))
+            if parameter is None or name != parameter.name.upper():
+                raise UsageError(_unknown(name, known))
+            if name in typed:
+                both = f"{as_typed(typed[name])} and {as_typed(text)}"
+                raise UsageError(f"{name} must be given once, not as {both}.")
             typed[name] = text
-            values[name.lower()] = parameter.parse(name, text)
-        run = {p.name: values.get(p.name, p.default) for p in RUN_PARAMETERS.values()}
+            values[parameter.name] = parameter.parse(name, text)
         table = {name: value for name, value in values.items() if name in TABLE_PARAMETERS}
-        config = TableConfig.preset(run["preset"], **table)
+        preset = values.get("preset", RUN_PARAMETERS["preset"].default)
+        config = TableConfig.preset(preset, **table)
     except ConfigError as error:
         raise UsageError(
-            f"{error.parameter.upper()} must be {error.allowed}, not {error.value}."
+            f"{error.parameter.upper()} must be {error.allowed}, not {as_typed(error.value)}."
         ) from None
-    if run["seed"] is None:
-        run["seed"] = random.SystemRandom().randrange(2**31)
-    _check_together(config, run, values)
-    return Request(config, run, typed)
+    return typed, values, config
 
 
-def _unknown(name: str, known: list[str]) -> str:
+def as_typed(value: object) -> str:
+    """What was typed, so that it fits into a sentence on one line."""
+    text = str(value)
+    if not text:
+        return "empty"
+    if not text.isprintable() or text != text.strip():
+        text = ascii(text)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _unknown(name: str, known: Mapping[str, Parameter]) -> str:
     import difflib
 
+    if name.lower() in RUN_PARAMETERS and name.lower() not in known:
+        return f"{name} is of no use here: it says what a run does, not what the table is."
     close = difflib.get_close_matches(name.lower(), known, 1, 0.5)
-    hint = f"did you mean {close[0].upper()}?" if close else "make help lists them."
-    return f"There is no parameter {name}: {hint}"
+    hint = f"did you mean {close[0].upper()}?" if close else "make help lists them all."
+    return f"There is no parameter {as_typed(name)}: {hint}"
 
 
-def _check_together(config: TableConfig, run: dict[str, Any], values: dict[str, Any]) -> None:
-    simulator = Simulator(run["sim"])
-    if simulator not in available():
-        raise UsageError(
-            f"SIM={simulator} is not installed: install the Debian package iverilog, "
-            "or leave SIM out."
-        )
+def _check_together(request: Request) -> None:
+    """Checks what depends on more than one parameter."""
+    config, run, typed = request.config, request.run, request.typed
+    try:
+        require(request.simulator)
+    except SimulatorMissing as error:
+        raise UsageError(f"SIM={request.simulator} is not possible, since {error}") from None
     if not config.ghost_version:
-        raise UsageError("GHOST_VERSION must be 1 to run: without it nothing can be judged.")
-    most = _most_pages(config)
-    if run["pages"] > most:
-        raise UsageError(
-            f"PAGES must be at most {most} with TRANSLATIONS={config.translations}, "
-            f"not {run['pages']}."
-        )
+        raise UsageError("GHOST_VERSION must be 1 to run, not 0: nothing could be judged.")
     for name, least in _WIDTHS.items():
         if getattr(config, name) < least:
             raise UsageError(
                 f"{name.upper()} must be at least {least} to run, not {getattr(config, name)}."
             )
-    if config.page_shift_min > 12:
-        raise UsageError(f"PAGE_SHIFT_MIN must be at most 12 to run, not {config.page_shift_min}.")
-    if run["capture"] is None:
-        return
-    for name in ("lookups", "pages"):
-        if name in values:
-            raise UsageError(f"{name.upper()} must be left out with CAPTURE, not {values[name]}.")
-    if run["command"] == "rebind":
+    if config.page_shift_min > PAGE_SHIFT:
         raise UsageError(
-            "COMMAND must be one of "
-            f"{', '.join(c for c in COMMANDS if c != 'rebind')} with CAPTURE, not rebind."
+            f"PAGE_SHIFT_MIN must be at most {PAGE_SHIFT} to run, not {config.page_shift_min}."
         )
-    if "invalidations" not in values:
-        run["invalidations"] = 0
+    if request.most_pages < 1:
+        raise UsageError(
+            f"TRANSLATIONS must be at least 16 with COMMAND={run['command']}, "
+            f"not {config.translations}."
+        )
+    if run["capture"] is not None:
+        for name in ("LOOKUPS", "PAGES"):
+            if name in typed:
+                raise UsageError(f"{name}={typed[name]} must be left out: CAPTURE decides it.")
+        if run["command"] == "rebind":
+            raise UsageError(
+                "COMMAND must be one of "
+                f"{', '.join(c for c in COMMANDS if c != 'rebind')} with CAPTURE, not rebind."
+            )
+        return
+    for most, why in (
+        (request.most_pages, f"TRANSLATIONS={config.translations}"),
+        (((1 << config.length_width) - 1) >> PAGE_SHIFT, f"LENGTH_WIDTH={config.length_width}"),
+    ):
+        if run["pages"] > most:
+            raise UsageError(f"PAGES must be at most {most} with {why}, not {run['pages']}.")
 
 
 _WIDTHS = {
@@ -288,6 +346,8 @@ _WIDTHS = {
     "variant_width": 8,
     "pd_width": 24,
     "qpn_width": 24,
-    "page_shift_max": 12,
+    "page_shift_max": PAGE_SHIFT,
+    # With less, a lookup that lives through hundreds of changes would take new versions for old.
+    "ghost_width": 16,
 }
-"""What the shared buffer of a run needs."""
+"""What the shared buffer of a run needs, and whoever watches it."""

@@ -12,14 +12,14 @@ from sim.job import Outcome, shown
 def print_summary(outcome: Outcome, console: Console) -> None:
     """Prints the measurements, the verdicts, and how to do it again."""
     result = outcome.result
-    console.print(_title(result), highlight=False, soft_wrap=True)
+    console.print(_title(result), soft_wrap=True)
     console.print(_measurements(result))
     console.print(_verdicts(result))
     console.print(_conclusion(outcome))
-    console.print(f"seed     {result['seed']}", highlight=False)
-    console.print(f"repeat   {result['command']}", highlight=False, soft_wrap=True)
+    console.print(f"seed     {result['seed']}")
+    console.print(f"repeat   {result['command']}", soft_wrap=True)
     for file in outcome.files:
-        console.print(f"wrote    {shown(file)}", highlight=False, soft_wrap=True)
+        console.print(f"wrote    {shown(file)}", soft_wrap=True)
 
 
 def _title(result: dict[str, Any]) -> str:

@@ -59,8 +59,52 @@ async def _commands(env: Environment, source: int, cycles: int) -> None:
             command = replace(command, key=Key(command.key.index, rng.randrange(256)))
         if rng.random() < 0.05:
             command = replace(command, pd=command.pd ^ 1)
+        command = _with_noise(rng, command)
         await env.command(source, command)
         await env.wait(rng.choice([0, 0, 1, 5, rng.randrange(60)]))
+
+
+_RUN = {"first_translation", "translations", "frame", "page_shift"}
+_REGION = _RUN | {"rights", "remote_invalidate", "pd", "qpn", "base", "length", "offset"}
+_COUNTS: dict[Opcode, set[str]] = {
+    Opcode.REGISTER: _REGION | {"kind"},
+    Opcode.WRITE_TRANSLATION: _RUN,
+    Opcode.LOCAL_INVALIDATE: {"pd"},
+    Opcode.REMOTE_INVALIDATE: {"pd", "qpn", "header_valid"},
+    Opcode.BIND: {"variant", "rights", "pd", "qpn", "base", "length", "parent"},
+    Opcode.REREGISTER: _REGION | {"variant"},
+    Opcode.DEREGISTER: set(),
+    Opcode.QUERY: set(),
+}
+"""The fields that count for an opcode, besides the opcode and the key."""
+
+_WINDOW = {"kind", "remote_invalidate", "pd", "qpn"}
+"""Those that count for the registration of a window."""
+
+
+def _with_noise(rng: random.Random, command: Command) -> Command:
+    """The same command with anything in the fields that don't count for it."""
+    counts = _COUNTS[Opcode(command.opcode)]
+    if command.opcode is Opcode.REGISTER and command.kind is not EntryKind.REGION:
+        counts = _WINDOW
+    anything: dict[str, Any] = {
+        "variant": rng.randrange(2**8),
+        "kind": rng.choice(list(EntryKind)),
+        "rights": Rights(rng.randrange(2**5)),
+        "remote_invalidate": rng.random() < 0.5,
+        "header_valid": rng.random() < 0.5,
+        "pd": rng.randrange(2**24),
+        "qpn": rng.randrange(2**24),
+        "base": rng.randrange(2**64),
+        "length": rng.randrange(2**65),
+        "page_shift": rng.randrange(2**5),
+        "offset": rng.randrange(2**31),
+        "first_translation": rng.randrange(32),
+        "translations": rng.randrange(8),
+        "frame": rng.randrange(2**40),
+        "parent": Key(rng.randrange(2**24), rng.randrange(2**8)),
+    }
+    return replace(command, **{name: v for name, v in anything.items() if name not in counts})
 
 
 def _region_command(rng: random.Random, index: int, entry: Entry, entries: list[Entry]) -> Command:

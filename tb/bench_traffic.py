@@ -1,5 +1,6 @@
 """The main job: many queue pairs on one shared entry that keeps changing, all of it measured."""
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterable
@@ -11,12 +12,14 @@ import cocotb
 from cocotb.triggers import Event
 
 from rtl.monitor import Guarantee
+from sim.parameters import CHANGES, SLIDE
 from sim.run import bench_parameters
+from tb.agents.capture import Capture, read_capture
 from tb.agents.environment import Environment
 from tb.agents.generators import GENERATORS
 from tb.agents.queue_pair import QueuePair
 from tb.agents.requests import CommandRequest, LookupRequest
-from tb.agents.scenes import Buffer, shared_buffer
+from tb.agents.scenes import PAGE_SHIFT, Buffer, shared_buffer
 from tb.model.table import (
     Command,
     CommandStatus,
@@ -27,12 +30,6 @@ from tb.model.table import (
 )
 
 HOST, SEND_QUEUE, RESPONDER = range(3)
-
-CHANGES = ("deregister", "local_invalidate", "remote_invalidate", "reregister", "rebind")
-"""Kinds of changes of the shared entry; ``mixed`` stands for all of them."""
-
-SLIDE = 8
-"""Pages by which a window can move over its region."""
 
 PROGRESS = Path("progress")
 """File in the folder of the run that says how many lookups have been answered."""
@@ -53,7 +50,7 @@ class SharedEntry:
     pages : int
         Pages of the buffer.
     kind : str
-        One of :data:`CHANGES`, or ``mixed``.
+        One of :data:`sim.parameters.COMMANDS`.
     rng : random.Random
     windows : bool
         ``mixed`` may make the entry a window.
@@ -127,7 +124,10 @@ class SharedEntry:
         self._generation += 1
         pages = self.buffer.pages
         new = self.buffer.renamed(self.buffer.key.variant + 1)
-        return new.moved(self._generation % 2 * pages, 2**20 + self._generation * pages)
+        # Frames count in the smallest pages.
+        step = 1 << (PAGE_SHIFT - self._environment.config.page_shift_min)
+        frame = 2**20 + self._generation * pages * step
+        return new.moved(self._generation % 2 * pages, frame)
 
     async def _register(self, source: int) -> None:
         new = self._renewed()
@@ -197,6 +197,25 @@ class _ReceiveBuffer:
         return replace(lookup, rights=Rights.LOCAL_WRITE)
 
 
+def captured_flows(capture: Capture, pairs: int) -> list[tuple[int, list[int]]]:
+    """As many flows as queue pairs, each a number and the lengths of its packets.
+
+    First come the capture's own, then copies that start further on, under numbers of their own.
+    """
+    flows: dict[int, list[int]] = {}
+    for send in capture.sends:
+        flows.setdefault(send.qpn, []).append(send.payload_length)
+    own = list(flows.items())
+    # Queue pairs 0 and 1 belong to the management of the network.
+    unused = (number for number in itertools.count(2) if number not in flows)
+    result = list(own)
+    for copy in range(pairs - len(own)):
+        _, lengths = own[copy % len(own)]
+        shift = (copy // len(own) + 1) % len(lengths)
+        result.append((next(unused), lengths[shift:] + lengths[:shift]))
+    return result
+
+
 def _captured_flow(receive: _ReceiveBuffer, qpn: int, lengths: list[int]) -> Flow:
     for length in lengths:
         yield lambda buffer, length=length: receive.place(buffer, qpn, length)
@@ -204,12 +223,11 @@ def _captured_flow(receive: _ReceiveBuffer, qpn: int, lengths: list[int]) -> Flo
 
 def _flows(parameters: dict[str, Any], rng: random.Random) -> list[tuple[int, Flow]]:
     """Per queue pair its number and what it looks up."""
-    if "sends" in parameters:
-        receive = _ReceiveBuffer()
-        return [
-            (qpn, _captured_flow(receive, qpn, lengths)) for qpn, lengths in parameters["sends"]
-        ]
     pairs, lookups = parameters["qps"], parameters["lookups"]
+    if "capture" in parameters:
+        receive = _ReceiveBuffer()
+        flows = captured_flows(read_capture(parameters["capture"]), pairs)
+        return [(qpn, _captured_flow(receive, qpn, lengths)) for qpn, lengths in flows]
     return [
         (
             number,
@@ -229,7 +247,10 @@ async def traffic(dut: Any) -> None:
     """Lookups from all queue pairs, changes of the entry in between, and what came of it."""
     parameters = bench_parameters()
     pause = parameters["dma_cycles"]
-    env = Environment(dut, dma_pause=(0, pause), patience=5_000 + 40 * pause)
+    # A change waits for lookups whose DMA engine pauses before each page and the end, and shares
+    # its cycles with up to 256 others; its own translations take a few cycles each.
+    patience = 5_000 + (parameters["buffer_pages"] + 1) * (pause + 256)
+    env = Environment(dut, dma_pause=(0, pause), patience=patience)
     await env.start()
     rng = env.fork_rng()
     for port in env.ports:
@@ -239,7 +260,7 @@ async def traffic(dut: Any) -> None:
         parameters["buffer_pages"],
         parameters["command"],
         env.fork_rng(),
-        windows="sends" not in parameters,
+        windows="capture" not in parameters,
     )
     await entry.set_up()
 
@@ -309,11 +330,11 @@ class Meter:
             self._counts["refused"] += 1
             return
         assert request.admitted is not None
-        assert request.offered is not None
+        assert request.since is not None
         self._counts["aborted"] += request.status is LookupStatus.ABORTED
         self.answered += 1
         self._admissions.append(request.admitted)
-        self._latencies.append(request.finished - request.offered + 1)
+        self._latencies.append(request.finished - request.since + 1)
 
     def result(
         self, changes: list[CommandRequest], violated: frozenset[Guarantee]
@@ -323,7 +344,7 @@ class Meter:
         tally = env.scoreboard.tally
         busy = max(self._admissions) - min(self._admissions) + 1
         return {
-            "cycles": env.cycle + 1,
+            "cycles": env.last_activity + 1,
             "lookups": self.answered,
             "lookups_per_cycle": self.answered / busy,
             "latency_cycles": distribution(self._latencies),

@@ -12,7 +12,7 @@ from sim.run import run
 from sim.simulators import Simulator
 from tb.variants import name_of, variants
 
-ALL = ["tb.bench_readers", "tb.bench_races", "tb.bench_random"]
+ALL = ["tb.bench_readers", "tb.bench_races", "tb.bench_random", "tb.bench_timing"]
 
 needs_icarus = pytest.mark.skipif(
     Simulator.ICARUS not in simulators.available(),

@@ -46,7 +46,8 @@ class Environment:
         self._timers: list[tuple[int, int, Event]] = []
         self._timer_count = 0
         self._patience = patience
-        self._last_progress = 0
+        self.last_activity = 0
+        """Cycle of the last beat or completion."""
         self._digest = hashlib.sha256()
         self.scoreboard = Scoreboard(self._new_table)
         self.ports = []
@@ -103,7 +104,7 @@ class Environment:
         else:
             raise AssertionError("the table is not ready in time after reset")
         # The cycle that has just ended was the first in which the table was ready.
-        self.cycle = self._last_progress = 0
+        self.cycle = self.last_activity = 0
         self._timers.clear()
         self._resetting = False
 
@@ -122,7 +123,7 @@ class Environment:
             held = held.to_unsigned() if len(self.ports) > 1 else int(held)
             for port in self.ports:
                 port.step(cycle, bool(held >> port.number & 1))
-            if cycle - self._last_progress > self._patience:
+            if cycle - self.last_activity > self._patience:
                 raise AssertionError(f"cycle {cycle}: no answer for {self._patience} cycles")
             while self._timers and self._timers[0][0] <= cycle:
                 heapq.heappop(self._timers)[2].set()
@@ -218,7 +219,7 @@ class Environment:
         return getattr(self.dut, f"violation__{guarantee}__{what}").value
 
     def _trace(self, cycle: int, stream: str, number: int, word: int) -> None:
-        self._last_progress = cycle
+        self.last_activity = cycle
         self._digest.update(f"{cycle} {stream} {number} {word:x}\n".encode())
 
     @property

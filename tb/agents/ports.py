@@ -93,9 +93,15 @@ class Port:
             self._queue or self._offered or self._awaiting or self._returning or self.dma.busy
         )
 
-    def submit(self, lookup: Lookup, *, chooses_tag: bool = False) -> LookupRequest:
-        """Queues a lookup; it is offered when those before it are accepted."""
-        request = LookupRequest(lookup, self.number, chooses_tag)
+    def submit(
+        self, lookup: Lookup, *, chooses_tag: bool = False, again: LookupRequest | None = None
+    ) -> LookupRequest:
+        """Queues a lookup; it is offered when those before it are accepted.
+
+        ``again`` is the refused request that it repeats.
+        """
+        since = None if again is None else again.since
+        request = LookupRequest(lookup, self.number, chooses_tag, since)
         self._queue.append(request)
         return request
 
@@ -148,6 +154,8 @@ class Port:
                 if not request.chooses_tag:
                     request.lookup = _with_tag(request.lookup, self._free.popleft())
                 request.offered = cycle + 1
+                if request.since is None:
+                    request.since = request.offered
                 self._offered = request
                 self._lookup.payload.value = self._pack(request.lookup)
         valid = int(self._offered is not None)

@@ -35,13 +35,15 @@ class QueuePair:
 
     async def look_up(self, lookup: Lookup) -> LookupRequest:
         """Asks until the answer is not ``RETRY``; returns the request that got it."""
-        while True:
-            request = self._environment.ports[self.port].submit(lookup)
-            await request.done.wait()
-            if request.status is not LookupStatus.RETRY:
-                return request
+        port = self._environment.ports[self.port]
+        request = port.submit(lookup)
+        await request.done.wait()
+        while request.status is LookupStatus.RETRY:
             self.retries += 1
             await self._environment.wait(self._backoff())
+            request = port.submit(lookup, again=request)
+            await request.done.wait()
+        return request
 
     async def run(self, lookups: Iterable[Callable[[], Lookup]]) -> None:
         """Does one lookup after another; each is made when its turn comes."""

@@ -21,6 +21,8 @@ class LookupRequest:
 
     Members
     -------
+    since : int
+        First cycle in which it, or the refused request that it repeats, was offered.
     offered : int
         First cycle in which it was offered.
     admitted : int
@@ -40,6 +42,7 @@ class LookupRequest:
     lookup: Lookup
     port: int
     chooses_tag: bool = False
+    since: int | None = None
     offered: int | None = None
     admitted: int | None = None
     held: int = 0
