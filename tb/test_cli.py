@@ -177,10 +177,7 @@ class TestNames:
         ("typed", "seen"), [("XYZZY", "XYZZY"), ("", "empty"), ("A\nB", r"'A\nB'")]
     )
     def test_name_of_nothing(self, refused: Refused, typed: str, seen: str):
-        assert (
-            refused(f"{typed}=1")
-            == f"There is no parameter {seen}: make help lists them all."
-        )
+        assert refused(f"{typed}=1") == f"There is no parameter {seen}: make help lists them all."
 
     @pytest.mark.parametrize(
         ("typed", "seen"), [("PORTS", "PORTS"), ("--help", "--help"), ("", "empty")]

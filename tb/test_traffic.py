@@ -110,6 +110,7 @@ KEYS = {
 
 
 class TestResult:
+    @needs_icarus
     @pytest.mark.parametrize("scope", RetireScope)
     @pytest.mark.parametrize("policy", [*policies()], ids=lambda p: "-".join(p.values()))
     def test_numbers_agree(self, play: Play, policy: dict[str, Any], scope: RetireScope):
@@ -355,6 +356,7 @@ class TestKinds:
         result = play(**long, PORTS=1, LOOKUPS=1, INVALIDATIONS=0).result
         assert result["beats"] == result["dma_beats"] > 1000
 
+    @needs_icarus
     @pytest.mark.parametrize(
         "typed",
         [

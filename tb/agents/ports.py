@@ -125,7 +125,8 @@ class Port:
         if self._ready and self._beat.valid.value:
             self._accept(cycle)
         if self._returning is not None:
-            self._busy.discard(self._returning.lookup.tag)
+            if not self._ends_with_answer:
+                self._busy.discard(self._returning.lookup.tag)
             self._give_back(self._returning)
             self._returning = None
         # What is offered from here on.
