@@ -24,7 +24,7 @@ LIFE = 40
 
 
 @cocotb.test()
-@cocotb.parametrize(accepts=["always", "half"])
+@cocotb.parametrize(accepts=["always", "rarely"])
 async def deregister_at_every_offset(dut: Any, accepts: str) -> None:
     """A deregistration in each cycle of the life of a lookup, and somebody else moves in at once.
 
@@ -239,7 +239,7 @@ async def rebind_under_load(dut: Any, kind: str) -> None:
     window = replace(region, key=Key(9, 0), pages=4)
     await env.command(0, window.window(EntryKind[kind]))
     current = [window]
-    tasks = _load(env, lambda: current[0].random_lookup(rng, 3), pairs=12, lookups=25)
+    tasks = _load(env, lambda: current[0].random_lookup(rng, 3), pairs=12, lookups=40)
     variants = itertools.count(1)
     while not all(task.done() for task in tasks):
         old, variant = current[0], next(variants)
@@ -248,9 +248,9 @@ async def rebind_under_load(dut: Any, kind: str) -> None:
         bind = old.bind(region, variant=variant, first_page=rng.randrange(5))
         current[0] = old.renamed(variant)
         await env.command(1, bind)
-        await env.wait(rng.randrange(30))
+        await env.wait(rng.randrange(20, 60))
     await env.finish()
-    assert env.scoreboard.tally.by_status[LookupStatus.OK] > 5
+    assert env.scoreboard.tally.by_status[LookupStatus.OK] > 20
 
 
 @cocotb.test()

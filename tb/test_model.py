@@ -356,12 +356,12 @@ class TestAnswer:
     def test_frame_0_is_a_translation(self) -> None:
         assert answer_of(region(), lookup(), {10: 0}.get) == (Beat(L.OK, True, True, 0, 8),)
 
-    def test_physical_address_wraps(self) -> None:
-        """A frame that isn't aligned to its page may lead out of the physical address space."""
+    def test_place_is_ored_into_a_frame_that_is_not_aligned(self) -> None:
+        """No carry: the low bits of a larger page's frame are taken to be 0."""
         entry = region(page_shift=13, limit=0x1000 + 0x2000)
         last_frame = {10: (1 << 40) - 1}
         assert answer_of(entry, lookup(0x2010, 8), last_frame.get) == (
-            Beat(L.OK, True, True, 0x10, 8),
+            Beat(L.OK, True, True, 0xF_FFFF_FFFF_F010, 8),
         )
 
     def test_index_behind_the_table_has_no_translation(self) -> None:

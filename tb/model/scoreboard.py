@@ -113,6 +113,7 @@ class Scoreboard:
         self._translations: dict[int, list[_Translation]] = {}
         self._superseded: dict[ObservedCommand, list[_Translation]] = {}
         self._outstanding: dict[ObservedCommand, set[CommandStatus]] = {}
+        self._releasing: dict[ObservedCommand, int] = {}
         self._met_change: set[ObservedLookup] = set()
         self._unsettled: list[tuple[ObservedLookup, set[ObservedCommand]]] = []
 
@@ -120,7 +121,14 @@ class Scoreboard:
 
     def accepted(self, request: ObservedCommand) -> None:
         """A command has been accepted."""
-        self._outstanding[request] = {self.table.status_of(request.command)}
+        possible = {self.table.status_of(request.command)}
+        index = request.command.key.index
+        if index in self._releasing.values():
+            # A window counts until the command that unbound it is complete.
+            self.table.bound_windows[index] += 1
+            possible.add(self.table.status_of(request.command))
+            self.table.bound_windows[index] -= 1
+        self._outstanding[request] = possible
 
     def applied(self, request: ObservedCommand) -> None:
         """A command has written the table in the cycle ``request.applied``."""
@@ -128,6 +136,9 @@ class Scoreboard:
         index = request.command.key.index
         versions = self._history(index)
         versions[-1].superseded = request.applied
+        old = self.table.entry(index)
+        if old is not None and old.is_bound:
+            self._releasing[request] = old.parent
         expected = self._execute(request)
         if expected.status is not CommandStatus.OK:
             raise Unexplained(
@@ -161,6 +172,7 @@ class Scoreboard:
                 f"but should with {names} and {entry}"
             )
         del self._outstanding[request]
+        self._releasing.pop(request, None)
         for value in self._superseded.pop(request, ()):
             value.until = now
         count = self.tally.commands
