@@ -24,24 +24,22 @@ LIFE = 40
 
 
 @cocotb.test()
-@cocotb.parametrize(accepts=["always", "rarely"])
-async def deregister_at_every_offset(dut: Any, accepts: str) -> None:
+async def deregister_at_every_offset(dut: Any) -> None:
     """A deregistration in each cycle of the life of a lookup, and somebody else moves in at once.
 
-    With slow consumers it is the directed control, too: whatever the policy doesn't declare must be
-    seen violated here. (Where every beat is taken at once, a walk outruns even a removal that
-    nobody holds back.)
+    The directed control, too: whatever the policy doesn't declare must be seen violated here. Torn
+    and stale answers take slow consumers (where every beat is taken at once, a walk outruns even a
+    removal that nobody holds back), stale DMA takes fast ones (else it is over before the answer).
     """
     env = Environment(dut, DMA_PAUSE)
     await env.start()
     old = shared_buffer(env.config, pages=3)
-    for offset in range(-6, LIFE):
-        new = replace(old, key=Key(old.key.index, 0x77)).moved(0, 0x2000 + 16 * offset + 256)
+    frames = itertools.count(0x2000, 16)
+    for accepts, offset in itertools.product(["always", "rarely"], range(-6, LIFE)):
+        new = replace(old, key=Key(old.key.index, 0x77)).moved(0, next(frames))
         await _race(env, accepts, old, offset, [(0, old.deregister()), (0, new.register())])
         await env.command(0, new.deregister())
     violated = await env.finish()
-    if accepts == "always":
-        return
     missing = frozenset(env.violations()) - env.declared - violated
     assert not missing, f"nothing violated {sorted(missing)}, which {env.config.arbiter} permits"
 
@@ -250,7 +248,7 @@ async def rebind_under_load(dut: Any, kind: str) -> None:
         await env.command(1, bind)
         await env.wait(rng.randrange(20, 60))
     await env.finish()
-    assert env.scoreboard.tally.by_status[LookupStatus.OK] > 20
+    assert env.scoreboard.tally.by_status[LookupStatus.OK] > 5
 
 
 @cocotb.test()
