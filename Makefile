@@ -29,15 +29,21 @@ waves: $(READY)
 verilog: $(READY)
 	@$(VENV)/bin/python -m sim verilog $(parameters)
 
+# These take no parameters.
+bare = $(if $(typed),@echo 'make $@ takes no parameters: leave out $(typed).' >&2; exit 2)
+
 test: $(READY)
+	$(bare)
 	$(VENV)/bin/python -m pytest tb/
 
 lint: $(READY)
+	$(bare)
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/pyright
 
 clean:
+	$(bare)
 	rm -rf build
 
 help:

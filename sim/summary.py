@@ -15,9 +15,12 @@ def print_summary(outcome: Outcome, console: Console) -> None:
     console.print(_title(result), soft_wrap=True)
     console.print(_measurements(result))
     console.print(_verdicts(result))
-    console.print(_conclusion(outcome))
+    console.print(_conclusion(outcome), soft_wrap=True)
     console.print(f"seed     {result['seed']}")
     console.print(f"repeat   {result['command']}", soft_wrap=True)
+    look = _look(outcome)
+    if look is not None:
+        console.print(f"look     {look}", soft_wrap=True)
     for file in outcome.files:
         console.print(f"wrote    {shown(file)}", soft_wrap=True)
 
@@ -70,6 +73,10 @@ def _measurements(result: dict[str, Any]) -> Table:
     return table
 
 
+_UNITS = {"fresh_dma": "DMA beats", "no_early_reuse": "writes"}
+"""What violations of a guarantee are counted in, where it isn't beats."""
+
+
 def _verdicts(result: dict[str, Any]) -> Table:
     table = Table()
     for heading in ("guarantee", "declared", "verdict"):
@@ -77,11 +84,14 @@ def _verdicts(result: dict[str, Any]) -> Table:
     for guarantee, count in result["violations"].items():
         declared = guarantee in result["declared"]
         if not count:
-            verdict = Text("held", style="green" if declared else "")
+            # What isn't declared was not held to; another run may see it violated.
+            verdict = Text("held", style="green") if declared else Text("not violated here")
         else:
             first = result["first_violations"][guarantee]
+            place = "source" if guarantee == "no_early_reuse" else "port"
             verdict = Text(
-                f"violated {count} times, first in cycle {first['cycle']} on port {first['port']}",
+                f"violated by {count} {_UNITS.get(guarantee, 'beats')}, "
+                f"first in cycle {first['cycle']}, {place} {first['port']}",
                 style="red" if declared else "yellow",
             )
         table.add_row(guarantee, "yes" if declared else "no", verdict)
@@ -97,6 +107,15 @@ def _conclusion(outcome: Outcome) -> str:
     if violated:
         return (
             f"{arbiter} violated {', '.join(violated)}. That is expected: "
-            "it doesn't declare them in this configuration."
+            "this configuration declares nothing of the kind."
         )
+    if not result["invalidations"]:
+        return f"Nothing was changed, so {arbiter} had nothing to arbitrate."
     return f"{arbiter} held everything that it declares."
+
+
+def _look(outcome: Outcome) -> str | None:
+    """The command that shows the first violation, if there is one and no dump yet."""
+    if outcome.save is not None or not any(outcome.result["violations"].values()):
+        return None
+    return outcome.result["command"].replace("make sim", "make waves", 1)

@@ -161,12 +161,13 @@ class TestResult:
             declared, verdict = rows[guarantee]
             assert declared == ("yes" if guarantee in result["declared"] else "no")
             if not count:
-                assert verdict == "held"
+                assert verdict == ("held" if declared == "yes" else "not violated here")
             else:
                 first = result["first_violations"][guarantee]
+                units = "DMA beats" if guarantee == "fresh_dma" else "beats"
                 assert verdict == (
-                    f"violated {count} times, first in cycle {first['cycle']} "
-                    f"on port {first['port']}"
+                    f"violated by {count} {units}, first in cycle {first['cycle']}, "
+                    f"port {first['port']}"
                 )
         for line in (
             "seed     1",
@@ -291,7 +292,7 @@ class TestVerdict:
             assert guarantee not in played.result["declared"]
         assert (
             "apply_now violated untorn, fresh_answer, fresh_dma. That is expected: "
-            "it doesn't declare them in this configuration." in played.said
+            "this configuration declares nothing of the kind." in played.said
         )
 
     @pytest.mark.parametrize("on_pending", OnPending)
