@@ -160,7 +160,7 @@ class Environment:
         Raises
         ------
         AssertionError
-            If something was not explained, or the monitor and the scoreboard disagree.
+            If something was not explained, or the monitor missed what the scoreboard saw.
         """
         await self.quiet()
         self.scoreboard.finish()
@@ -170,9 +170,10 @@ class Environment:
             (Guarantee.UNTORN, tally.torn),
             (Guarantee.FRESH_ANSWER, tally.stale),
         ):
-            assert (guarantee in violated) == bool(seen), (
-                f"{guarantee}: the monitor saw {self.violations()[guarantee]} violations, "
-                f"first in (cycle, port) {self.first_violation(guarantee)}, "
+            # The monitor may see more: an old entry that walks into the translations of the next
+            # registration can give the very answer of the new one. Only its ghost tells.
+            assert guarantee in violated or not seen, (
+                f"{guarantee}: the monitor saw 0 violations, "
                 f"the scoreboard {len(seen)}, first {seen[:1]}"
             )
         return violated
