@@ -136,8 +136,8 @@ class TestResult:
         violated = {name for name, count in result["violations"].items() if count}
         assert set(result["first_violations"]) == violated
         assert not violated & set(result["declared"])
-        assert ("untorn" in violated) == bool(result["torn_lookups"])
-        assert ("fresh_answer" in violated) == bool(result["stale_lookups"])
+        assert "untorn" in violated or not result["torn_lookups"]
+        assert "fresh_answer" in violated or not result["stale_lookups"]
 
     def test_table_says_the_same(self, play: Play):
         played = play(ARBITER="apply_now")
