@@ -29,28 +29,31 @@ waves: $(READY)
 verilog: $(READY)
 	@$(VENV)/bin/python -m sim verilog $(parameters)
 
-# These take no parameters.
-bare = $(if $(typed),@echo 'make $@ takes no parameters: leave out $(typed).' >&2; exit 2)
+# These take no parameters, but for those that are named.
+others = $(filter-out $(1),$(typed))
+only = $(if $(others),@echo 'make $@ takes no parameters$(if \
+	$(1), but $(1)): leave out $(others).' >&2; exit 2)
 
 test: $(READY)
-	$(bare)
-	$(VENV)/bin/python -m pytest tb/
+	$(call only,ARBITER)
+	$(VENV)/bin/python -m pytest tb/$(if \
+	$(filter ARBITER,$(typed)), --arbiter=$(call quote,$(value ARBITER)))
 
 lint: $(READY)
-	$(bare)
+	$(call only)
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/pyright
 
 clean:
-	$(bare)
+	$(call only)
 	rm -rf build
 
 help:
 	@echo 'make sim       run traffic on the shared entry and show what came of it'
 	@echo 'make waves     the same, then look at it in GTKWave'
 	@echo 'make verilog   write the table as one Verilog file'
-	@echo 'make test      run all tests'
+	@echo 'make test      run all tests, or those that a policy must pass: ARBITER=...'
 	@echo 'make lint      check style and types'
 	@echo 'make clean     remove everything that was built or run'
 	@echo

@@ -38,6 +38,8 @@ class Admission(Component):
     ----------
     config : TableConfig
     port : int
+    token_width : int
+        Bits of the policy's token.
 
     Members
     -------
@@ -49,19 +51,23 @@ class Admission(Component):
     admitted : Out(stream.Signature(admitted_layout))
     held : Out(1)
         A lookup waits because the arbiter says so.
+    refused : Out(1)
+        A lookup is turned away because the arbiter says so.
     """
 
-    def __init__(self, config: TableConfig, port: int):
+    def __init__(self, config: TableConfig, port: int, token_width: int = 0):
         self._config = config
         self._port = port
+        self._token_width = token_width
         super().__init__(
             {
                 "lookup": In(lookup_signature(config)),
                 "query": Out(BusySignature(config)),
-                "admit": Out(AdmitSignature(config)),
-                "take": Out(TakeSignature(config)),
+                "admit": Out(AdmitSignature(config, token_width)),
+                "take": Out(TakeSignature(config, token_width)),
                 "admitted": Out(stream.Signature(admitted_layout(config))),
                 "held": Out(1),
+                "refused": Out(1),
             }
         )
 
@@ -70,7 +76,7 @@ class Admission(Component):
         lookup, admitted = self.lookup, self.admitted
         index = lookup.payload.key.index
         indexed = Signal()
-        refused = Signal()
+        refused = self.refused
         m.d.comb += [
             indexed.eq(index < self._config.entries),
             self.query.tag.eq(lookup.payload.tag),
@@ -96,4 +102,6 @@ class Admission(Component):
             self.take.index.eq(index),
             self.take.indexed.eq(indexed),
         ]
+        if self._token_width:
+            m.d.comb += self.take.token.eq(self.admit.token)
         return m

@@ -151,6 +151,8 @@ class CommandEngine(Component):
             completion.payload.status.eq(context.status),
             completion.payload.entry.eq(context.entry),
             event.index.eq(change.index),
+            event.held.eq((change.request & ~change.apply) | (change.wait & ~change.complete)),
+            event.arbitrated.eq(context.plan.arbitrated),
             event.requested.eq((state == CommandState.REQUESTING) & ~context.requested),
             event.in_progress.eq(event.requested | context.requested),
             event.completed.eq(completion.valid & completion.ready & context.requested),

@@ -41,6 +41,15 @@ class StepOrder(StrEnum):
     """Exists to show what it breaks."""
 
 
+class OnWrap(StrEnum):
+    """What a version check does when the versions of an entry begin again."""
+
+    IGNORE = "ignore"
+    """Nothing: an old lookup is then taken for a new one."""
+    WAIT = "wait"
+    """The change waits until no lookup in flight has the version that comes next."""
+
+
 class ReadStructure(StrEnum):
     """How the ports share the tables."""
 
@@ -108,8 +117,11 @@ class TableConfig:
     sources : int
         Command sources: 1 to 3 (host, send queue, responder).
     arbiter : str
-        A name in :data:`rtl.arbiter.POLICIES`.
-    span, scope, on_pending, step_order, recency_merge, read_structure
+        A name in :data:`rtl.arbiter.POLICIES`, or ``path/to/file.py:ClassName``, see
+        :mod:`rtl.arbiter.own`.
+    version_bits : int
+        Bits of the version that a version check compares, 1 to 16.
+    span, on_wrap, scope, on_pending, step_order, recency_merge, read_structure
         See the classes of these names.
     recency : str
         A name in :data:`rtl.recency.POLICIES`.
@@ -140,6 +152,8 @@ class TableConfig:
     sources: int = 3
     arbiter: str = "drain_fence"
     span: FenceSpan = FenceSpan.ENTRY
+    version_bits: int = 4
+    on_wrap: OnWrap = OnWrap.WAIT
     scope: RetireScope = RetireScope.DMA
     on_pending: OnPending = OnPending.STALL
     step_order: StepOrder = StepOrder.ENTRY_FIRST
@@ -188,15 +202,16 @@ class TableConfig:
         within("page_shift_max", 1, min(31, widest_page))
         within("page_shift_min", 1, self.page_shift_max)
         within("ghost_width", 2, 32)
+        within("version_bits", 1, 16)
         within("ports", 1, 16)
         within("sources", 1, 3)
         power_of_2("entries", 4, min(2**self.index_width, 65536))
         power_of_2("translations", 4, 2**20)
         power_of_2("tags", 2, 256)
         power_of_2("ways", 2, self.entries // 2)
-        for name, known in (("arbiter", arbiter.POLICIES), ("recency", recency.POLICIES)):
-            if getattr(self, name) not in known:
-                raise ConfigError(name, f"one of {', '.join(known)}", getattr(self, name))
+        if self.recency not in recency.POLICIES:
+            raise ConfigError("recency", f"one of {', '.join(recency.POLICIES)}", self.recency)
+        arbiter.check(self)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -245,6 +260,11 @@ class TableConfig:
     def frame_width(self) -> int:
         """Bits of a page frame, counted in the smallest pages."""
         return self.physical_width - self.page_shift_min
+
+    @property
+    def pipelines(self) -> int:
+        """Lookup pipelines, each with its own copy of both tables."""
+        return self.ports if self.read_structure is ReadStructure.REPLICATED else 1
 
     @property
     def slots(self) -> int:

@@ -1,14 +1,16 @@
 """From an admitted lookup to its beats."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.admission import admitted_layout
 from rtl.check import AccessCheck
 from rtl.component import Component
 from rtl.config import RetireScope, TableConfig
 from rtl.layouts import LookupStatus, beat_layout, entry_layout, translation_layout
+from rtl.monitor import WatchedStageSignature
+from rtl.replay import ReplayBuffer
 from rtl.tables import ReadSignature
 
 
@@ -30,17 +32,45 @@ def delivery_layout(config: TableConfig) -> data.StructLayout:
     )
 
 
+class OfferSignature(wiring.Signature):
+    """The beat at the end of a pipeline, seen from the pipeline, and what becomes of it.
+
+    ``admitted`` says that its lookup has a slot, and only then it is asked what becomes of it:
+    with ``abort`` it is an ``ABORTED`` one, with ``replay`` its lookup starts anew, or is aborted
+    if a beat of it has been offered before. While ``fixed`` is high, the beat has been offered,
+    and no answer counts. In a cycle in which the lookup starts anew, ``replayed`` is high, and
+    nothing is offered.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "valid": Out(1),
+                "admitted": Out(1),
+                "fixed": Out(1),
+                "replayed": Out(1),
+                "abort": In(1),
+                "replay": In(1),
+            }
+        )
+
+
 class LookupPipeline(Component):
     """Check, walk and deliver: one lookup a cycle in, one beat a cycle out.
 
     Both tables are read synchronously, the MPT in the cycle of admission, the MTT two cycles
     later for the first page and one page a cycle from then on. The first beat is offered three
     cycles after admission unless something is in its way. A beat that is not accepted holds up
-    everything behind it. A page without translation ends its lookup.
+    everything behind it. A page without translation ends its lookup, and so does an abort.
+
+    With ``replays``, a lookup whose first beat may not be offered starts anew, and so does every
+    lookup behind it. The first beat then comes four cycles later.
 
     Parameters
     ----------
     config : TableConfig
+    replays : bool
+        A lookup can start anew.
 
     Members
     -------
@@ -48,22 +78,35 @@ class LookupPipeline(Component):
     entry : Out(ReadSignature(entry_layout, config.entries))
     translation : Out(ReadSignature(translation_layout, config.translations))
     delivery : Out(stream.Signature(delivery_layout))
+    offer : Out(OfferSignature)
+    stage : Out(WatchedStageSignature).array(3)
+        The lookups in check, walk and deliver.
     """
 
-    def __init__(self, config: TableConfig):
+    def __init__(self, config: TableConfig, replays: bool = False):
         self._config = config
+        self._replays = replays
         super().__init__(
             {
                 "admitted": In(stream.Signature(admitted_layout(config))),
                 "entry": Out(ReadSignature(entry_layout(config), config.entries)),
                 "translation": Out(ReadSignature(translation_layout(config), config.translations)),
                 "delivery": Out(stream.Signature(delivery_layout(config))),
+                "offer": Out(OfferSignature(config)),
+                "stage": Out(WatchedStageSignature(config)).array(3),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
+        offer = self.offer
+
+        admitted, buffer = self.admitted, None
+        if self._replays:
+            m.submodules.buffer = buffer = ReplayBuffer(config)
+            connect(m, flipped(self.admitted), buffer.admitted)
+            admitted = buffer.issued
 
         # Check: the entry has been read.
         check_valid = Signal()
@@ -73,14 +116,14 @@ class LookupPipeline(Component):
         m.d.comb += [
             check.lookup.eq(check_item.lookup),
             check.entry.eq(self.entry.data),
-            self.entry.address.eq(self.admitted.payload.lookup.key.index),
-            self.entry.enable.eq(self.admitted.valid & self.admitted.ready),
-            self.admitted.ready.eq(~check_valid | check_moves),
+            self.entry.address.eq(admitted.payload.lookup.key.index),
+            self.entry.enable.eq(admitted.valid & admitted.ready),
+            admitted.ready.eq(~check_valid | check_moves),
         ]
-        with m.If(self.admitted.ready):
-            m.d.sync += check_valid.eq(self.admitted.valid)
+        with m.If(admitted.ready):
+            m.d.sync += check_valid.eq(admitted.valid)
         with m.If(self.entry.enable):
-            m.d.sync += check_item.eq(self.admitted.payload)
+            m.d.sync += check_item.eq(admitted.payload)
 
         # Walk: one page a cycle. Everything that all beats of a lookup share travels in `common`.
         common_layout = data.StructLayout(
@@ -154,11 +197,12 @@ class LookupPipeline(Component):
         out_length = Signal(config.length_width)
         out_leaves = Signal()
         missing = Signal()
+        aborted = Signal()
         m.d.comb += [
             out_leaves.eq(self.delivery.valid & self.delivery.ready),
             missing.eq((out_length != 0) & ~self.translation.data.present),
             # What is left of a lookup whose page was missing never gets here.
-            walk_cut.eq(walk_valid & ~walk_first & out_valid & missing),
+            walk_cut.eq(walk_valid & ~walk_first & out_valid & (missing | aborted)),
             walk_moves.eq(walk_valid & ~walk_cut & (~out_valid | out_leaves)),
         ]
         with m.If(walk_moves):
@@ -177,11 +221,17 @@ class LookupPipeline(Component):
         beat = delivery.beat
         ok = Signal()
         m.d.comb += [
-            self.delivery.valid.eq(out_valid),
+            self.delivery.valid.eq(out_valid & ~offer.replayed),
             beat.tag.eq(out.tag),
-            beat.status.eq(Mux(missing, LookupStatus.NO_TRANSLATION, out.status)),
+            beat.status.eq(
+                Mux(
+                    aborted,
+                    LookupStatus.ABORTED,
+                    Mux(missing, LookupStatus.NO_TRANSLATION, out.status),
+                )
+            ),
             beat.first.eq(out_first),
-            beat.last.eq(out_last | missing),
+            beat.last.eq(out_last | missing | aborted),
             ok.eq(beat.status == LookupStatus.OK),
             delivery.port.eq(out.port),
             delivery.index.eq(out.index),
@@ -200,6 +250,51 @@ class LookupPipeline(Component):
                 beat.ghost.version.eq(out.ghost.version),
                 beat.ghost.expected.eq(out.ghost.stamp),
                 beat.ghost.found.eq(self.translation.data.stamp),
+            ]
+
+        # What becomes of a beat is decided when it is offered, once: then it can't change any more.
+        fixed = Signal()
+        fixed_abort = Signal()
+        asked = out_valid & out.admitted & ~fixed
+        m.d.sync += [
+            fixed.eq(self.delivery.valid & ~self.delivery.ready),
+            fixed_abort.eq(aborted),
+        ]
+        m.d.comb += [
+            offer.valid.eq(out_valid),
+            offer.admitted.eq(out.admitted),
+            offer.fixed.eq(fixed),
+            aborted.eq(
+                Mux(
+                    fixed,
+                    fixed_abort,
+                    asked & ~offer.replayed & (offer.abort | offer.replay),
+                )
+            ),
+        ]
+        if buffer is not None:
+            m.d.comb += [
+                offer.replayed.eq(asked & offer.replay & out_first),
+                buffer.settled.eq(self.delivery.valid & out_first & ~fixed),
+                buffer.rewind.eq(offer.replayed),
+            ]
+            with m.If(offer.replayed):
+                m.d.sync += [check_valid.eq(0), walk_valid.eq(0), out_valid.eq(0)]
+
+        stages = (
+            (check_valid, check_item.verdict == LookupStatus.OK, 0, check_item),
+            (walk_valid, walk.admitted, ~walk_first, walk),
+            (out_valid, out.admitted, 0, out),
+        )
+        for stage, (valid, has_slot, begun, item) in zip(self.stage, stages, strict=True):
+            common = item is not check_item
+            m.d.comb += [
+                stage.valid.eq(valid),
+                stage.admitted.eq(has_slot),
+                stage.begun.eq(begun),
+                stage.port.eq(item.port),
+                stage.tag.eq(item.tag if common else item.lookup.tag),
+                stage.index.eq(item.index if common else item.lookup.key.index),
             ]
 
         retires = beat.last & out.admitted

@@ -1,13 +1,15 @@
 """What may never happen, whatever the policy."""
 
+import itertools
 from enum import StrEnum
+from typing import Any
 
 from amaranth.hdl import Array, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.component import Component
-from rtl.config import TableConfig
+from rtl.config import RetireScope, TableConfig
 from rtl.layouts import LookupStatus, beat_layout, translation_layout
 from rtl.slots import TagSignature, TakeSignature
 from rtl.tables import CopiedMemory, WriteSignature
@@ -31,6 +33,35 @@ class Guarantee(StrEnum):
     """No DMA beat under a translation from before A is issued after C."""
     NO_EARLY_REUSE = "no_early_reuse"
     """Neither the index nor its translations are handed to a new owner before C."""
+    BOUNDED_INVALIDATION = "bounded_invalidation"
+    """C follows R within a stated number of cycles, if every DMA and every consumer is patient."""
+    LOOKUP_NEVER_WAITS = "lookup_never_waits"
+    """A change never delays or refuses a lookup."""
+    ISOLATED_LOOKUPS = "isolated_lookups"
+    """A change of an entry never delays, refuses or aborts a lookup of another entry."""
+    ISOLATED_INVALIDATION = "isolated_invalidation"
+    """A lookup of another entry never delays the completion of a change."""
+    LOSSLESS = "lossless"
+    """No admitted lookup is aborted."""
+
+
+OF_CHANGES = frozenset(
+    {
+        Guarantee.NO_EARLY_REUSE,
+        Guarantee.BOUNDED_INVALIDATION,
+        Guarantee.ISOLATED_INVALIDATION,
+    }
+)
+"""Guarantees that are given to a change, and not to the lookups of a port."""
+
+
+def own_cycles(config: TableConfig) -> int:
+    """Cycles that the arbiter may keep a change waiting while no lookup of its entry is in flight.
+
+    That is what changes of other entries cost it, whose turn may come first. Beyond, it must be a
+    lookup of another entry that it waits for.
+    """
+    return 4 * config.sources
 
 
 class AcceptedBeatSignature(wiring.Signature):
@@ -46,6 +77,8 @@ class WatchedChangeSignature(wiring.Signature):
     ``requested``, ``applied`` and ``completed`` are high in the cycles R, A and C of a command that
     changes its entry. From R to C ``in_progress`` is high, and ``first`` and ``count`` name the
     translations that the entry had before the command. ``version`` is that of the new entry.
+    While ``held`` is high, the arbiter grants neither apply nor completion. A change that isn't
+    ``arbitrated`` is a registration: no lookup in flight can have been let through before it.
     """
 
     def __init__(self, config: TableConfig):
@@ -53,6 +86,8 @@ class WatchedChangeSignature(wiring.Signature):
             {
                 "index": Out(config.index_bits),
                 "in_progress": Out(1),
+                "held": Out(1),
+                "arbitrated": Out(1),
                 "requested": Out(1),
                 "applied": Out(1),
                 "completed": Out(1),
@@ -63,12 +98,64 @@ class WatchedChangeSignature(wiring.Signature):
         )
 
 
+class WatchedDoorSignature(wiring.Signature):
+    """What happens to the lookup that a port offers, for whoever watches.
+
+    ``held`` and ``refused``: the arbiter makes it wait, or turns it away. ``leaves``: it is taken.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "valid": Out(1),
+                "index": Out(config.index_bits),
+                "held": Out(1),
+                "refused": Out(1),
+                "leaves": Out(1),
+            }
+        )
+
+
+class WatchedStageSignature(wiring.Signature):
+    """The lookup in one stage of a pipeline, for whoever watches.
+
+    ``admitted`` says that it has a slot; ``begun``, that a beat of it is further down.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "valid": Out(1),
+                "admitted": Out(1),
+                "begun": Out(1),
+                "port": Out(config.port_bits),
+                "tag": Out(config.tag_bits),
+                "index": Out(config.index_bits),
+            }
+        )
+
+
+class TermsSignature(wiring.Signature):
+    """Terms of ``bounded_invalidation``, which may change only while nothing is in progress.
+
+    C has to follow R within ``deadline`` cycles, if no beat and no completion waits for more than
+    ``patience`` cycles to be taken, and no tag is returned later than that after the last beat of
+    its lookup. With a ``deadline`` of 0, nothing is judged.
+    """
+
+    def __init__(self):
+        super().__init__({"deadline": Out(TERM_BITS), "patience": Out(TERM_BITS)})
+
+
+TERM_BITS = 16
+
+
 class ViolationSignature(wiring.Signature):
     """Sticky record of the violations of one guarantee.
 
     ``count`` saturates. ``cycle`` (0 is the first in which the table is ready) and ``port`` are
-    those of the first violation; for ``no_early_reuse`` ``port`` is the command source whose
-    change was overtaken.
+    those of the first violation; for the guarantees in :data:`OF_CHANGES` ``port`` is the command
+    source whose change is concerned.
     """
 
     def __init__(self, config: TableConfig):
@@ -108,7 +195,9 @@ class Violation(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         record = self.record
-        m.d.comb += record.seen.eq(record.count != 0)
+        # A bit of its own, although the count would tell: a proof needs nothing else.
+        with m.If(self.hits.any()):
+            m.d.sync += record.seen.eq(1)
         total = Signal(range((1 << len(record.count)) + self._width))
         m.d.comb += total.eq(record.count + sum(self.hits[i] for i in range(self._width)))
         m.d.sync += record.count.eq(
@@ -126,12 +215,23 @@ class Monitor(Component):
     """States each guarantee once, and records whether it held. It drives nothing.
 
     It knows no policy: it keeps, for the last lookup admitted with each tag of each port, the
-    version that was current at its admission, the newest version that has been reported complete
-    since, and the version that its first OK beat came from. A lookup of no bytes touches no memory
+    version that was current at its admission, whether the C of that version and of a later one has
+    been, and the version that its first OK beat came from. A lookup of no bytes touches no memory
     and is not judged. DMA activity is judged by the last lookup that was admitted with its tag, so
     a requester must not use a tag again before the DMA under it has ended.
 
     Versions are compared modulo ``2 ** ghost_width``.
+
+    A delay is judged where it comes from. A lookup waits because of a change if the arbiter holds
+    it back at its door, turns it away, or has it replayed. A lookup of another entry is hit by that
+    if it is the lookup itself, or stands right behind it: on its port, or, of one that is replayed,
+    in its pipeline. A change waits because of a lookup of another entry if the arbiter holds it up
+    for more than :func:`own_cycles` while no lookup of its own entry is in flight. How long a
+    lookup takes whose turn it is behind another in a pipeline has nothing to do with changes.
+
+    Beside the guarantees, which depend on the policy, it watches what all of them stand on,
+    whatever the policy: each admitted lookup in a pipeline has a slot with its index, a tag of its
+    own, and the version of its entry that was current when it was read.
 
     Parameters
     ----------
@@ -144,9 +244,26 @@ class Monitor(Component):
     beat : In(AcceptedBeatSignature).array(config.ports)
     dma : In(TagSignature).array(config.ports)
         The DMA engine of the port issues a beat under this tag.
+    door : In(WatchedDoorSignature).array(config.ports)
+    stage : In(WatchedStageSignature).array(pipelines, 3)
+    replayed : In(pipelines)
+        The lookup in the last stage of the pipeline starts anew.
+    waiting : In(config.ports)
+        A beat is offered and not accepted.
+    unheard : In(config.sources)
+        A completion is offered and not taken.
+    occupied : In(config.slots)
+    match : In(config.slots).array(config.sources)
+        Slots that hold a lookup, and those that hold one of the entry that changes.
+    terms : In(TermsSignature)
     change : In(WatchedChangeSignature).array(config.sources)
     translation_write : In(WriteSignature(translation_layout, config.translations))
     violation : Out(ViolationSignature), one for each :class:`Guarantee`
+    unsound : Out(1)
+        Sticky: a lookup in a pipeline had no slot of its own, or another version of its entry.
+    outlived : Out(1)
+        Sticky: a lookup was in flight after the C of a change that came after its admission. That
+        is no fault by itself. Where it never happens, nothing stale can be answered.
     start : In(1)
         The table is ready; cycles are counted from here on.
     ready : Out(1)
@@ -167,11 +284,21 @@ class Monitor(Component):
                 "take": In(TakeSignature(config)).array(config.ports),
                 "beat": In(AcceptedBeatSignature(config)).array(config.ports),
                 "dma": In(TagSignature(config)).array(config.ports),
+                "door": In(WatchedDoorSignature(config)).array(config.ports),
+                "stage": In(WatchedStageSignature(config)).array(config.pipelines, 3),
+                "replayed": In(config.pipelines),
+                "waiting": In(config.ports),
+                "unheard": In(config.sources),
+                "occupied": In(config.slots),
+                "match": In(config.slots).array(config.sources),
+                "terms": In(TermsSignature()),
                 "change": In(WatchedChangeSignature(config)).array(config.sources),
                 "translation_write": In(
                     WriteSignature(translation_layout(config), config.translations)
                 ),
                 "violation": Out(violations_signature(config)),
+                "unsound": Out(1),
+                "outlived": Out(1),
                 "start": In(1),
                 "ready": Out(1),
             }
@@ -186,7 +313,7 @@ class Monitor(Component):
 
         hits: dict[Guarantee, Signal] = {}
         for guarantee in Guarantee:
-            width = config.sources if guarantee is Guarantee.NO_EARLY_REUSE else config.ports
+            width = config.sources if guarantee in OF_CHANGES else config.ports
             m.submodules[guarantee] = violation = Violation(config, width)
             hits[guarantee] = Signal(width, name=f"{guarantee}_hits")
             record = getattr(self.violation, guarantee)
@@ -214,8 +341,16 @@ class Monitor(Component):
             with m.If(change.completed):
                 m.d.sync += incomplete[source].eq(0)
 
+        records = [
+            _Record(config, port, tag) for port in range(config.ports) for tag in range(config.tags)
+        ]
         for port in range(config.ports):
-            self._watch_port(m, port, versions, incomplete, hits)
+            own = records[port * config.tags : (port + 1) * config.tags]
+            self._watch_port(m, port, own, versions, incomplete, hits)
+            self._watch_door(m, port, hits)
+        self._watch_slots(m, records)
+        self._watch_replays(m, records, hits)
+        self._watch_changes(m, records, hits)
 
         # What a change has not given up yet belongs to it.
         for owner, change in enumerate(self.change):
@@ -236,33 +371,47 @@ class Monitor(Component):
         self,
         m: Module,
         port: int,
+        records: "list[_Record]",
         versions: CopiedMemory,
         incomplete: Signal,
         hits: dict[Guarantee, Signal],
     ) -> None:
+        """What the lookups of a port get, and what is done with it."""
         config = self._config
         take, accepted, dma = self.take[port], self.beat[port], self.dma[port]
         beat = accepted.beat
         read = versions.read[port]
         width = config.ghost_width
 
-        def records(name: str, bits: int) -> list[Signal]:
-            return [Signal(bits, name=f"{name}_{port}_{tag}") for tag in range(config.tags)]
+        def of(tag: Value, name: str) -> Value:
+            return Array(getattr(record, name) for record in records)[tag]
 
-        def older(a: ValueLike, b: ValueLike) -> Value:
-            return (Value.cast(a) - Value.cast(b))[width - 1]
+        def older(version: Value, tag: Value) -> Value:
+            """From before the version that was current at admission."""
+            return (version - of(tag, "current"))[width - 1]
 
-        index = records("index", config.index_bits)
-        current = records("current", width)
-        complete = records("complete", width)
-        answered = records("answered", 1)
-        answer = records("answer", width)
+        def is_stale(version: Value, tag: Value) -> Value:
+            """From before the A of a change whose C has been."""
+            return Mux(older(version, tag), of(tag, "settled"), of(tag, "outdated"))
 
-        # The version that was current at admission is known one cycle later.
+        # A lookup that starts anew counts as admitted anew, and the pipeline admits no other in
+        # that cycle. The version that is current then is known one cycle later.
         taken = Signal(name=f"taken_{port}")
         taken_tag = Signal(config.tag_bits, name=f"taken_tag_{port}")
-        m.d.comb += [read.enable.eq(take.valid), read.address.eq(take.index)]
-        m.d.sync += [taken.eq(take.valid), taken_tag.eq(take.tag)]
+        pipeline = port if config.pipelines > 1 else 0
+        last = self.stage[pipeline][-1]
+        again = self.replayed[pipeline] & (last.port == port if config.pipelines == 1 else 1)
+        starts = Signal(name=f"starts_{port}")
+        start_tag = Signal(config.tag_bits, name=f"start_tag_{port}")
+        start_index = Signal(config.index_bits, name=f"start_index_{port}")
+        m.d.comb += [
+            starts.eq(take.valid | again),
+            start_tag.eq(Mux(again, last.tag, take.tag)),
+            start_index.eq(Mux(again, last.index, take.index)),
+            read.enable.eq(starts),
+            read.address.eq(start_index),
+        ]
+        m.d.sync += [taken.eq(starts), taken_tag.eq(start_tag)]
 
         judged = Signal(name=f"judged_{port}")
         ok = Signal(name=f"ok_{port}")
@@ -270,28 +419,38 @@ class Monitor(Component):
             judged.eq(accepted.valid & accepted.admitted),
             ok.eq(judged & (beat.status == LookupStatus.OK) & (beat.length != 0)),
         ]
-        for tag in range(config.tags):
+        for tag, record in enumerate(records):
             with m.If(taken & (taken_tag == tag)):
-                m.d.sync += [current[tag].eq(read.data), complete[tag].eq(read.data)]
-                for source, change in enumerate(self.change):
-                    with m.If(
-                        incomplete[source]
-                        & (change.index == index[tag])
-                        & (change.version == read.data)
-                    ):
-                        m.d.sync += complete[tag].eq(read.data - 1)
+                m.d.sync += record.current.eq(read.data)
             for change in self.change:
-                with m.If(change.completed & (change.index == index[tag])):
-                    m.d.sync += complete[tag].eq(change.version)
+                mine = change.index == record.index
+                with m.If(change.completed & mine):
+                    m.d.sync += [record.settled.eq(1), record.outdated.eq(record.changed)]
+                with m.If(change.applied & change.arbitrated & mine):
+                    m.d.sync += record.changed.eq(1)
             with m.If(ok & (beat.tag == tag)):
-                m.d.sync += answered[tag].eq(1)
-                with m.If(~answered[tag]):
-                    m.d.sync += answer[tag].eq(beat.ghost.version)
+                m.d.sync += record.answered.eq(1)
+                with m.If(~record.answered):
+                    m.d.sync += record.answer.eq(beat.ghost.version)
+            with m.If(judged & beat.last & (beat.tag == tag)):
+                m.d.sync += record.walking.eq(0)
             with m.If(take.valid & (take.tag == tag)):
-                m.d.sync += [index[tag].eq(take.index), answered[tag].eq(0)]
+                m.d.sync += [
+                    record.index.eq(take.index),
+                    record.answered.eq(0),
+                    record.walking.eq(1),
+                ]
+            with m.If(starts & (start_tag == tag)):
+                m.d.sync += [record.changed.eq(0), record.outdated.eq(0), record.settled.eq(1)]
+                # What happens in this cycle happens to the entry after it was read.
+                for source, change in enumerate(self.change):
+                    with m.If(change.index == start_index):
+                        with m.If(change.applied & change.arbitrated):
+                            m.d.sync += record.changed.eq(1)
+                        with m.Elif(incomplete[source] & ~change.completed):
+                            m.d.sync += record.settled.eq(0)
 
-        was_answered = Array(answered)[beat.tag]
-        other_version = was_answered & (Array(answer)[beat.tag] != beat.ghost.version)
+        other_version = of(beat.tag, "answered") & (of(beat.tag, "answer") != beat.ghost.version)
         same_stamp = Value.cast(beat.ghost.found) == Value.cast(beat.ghost.expected)
         # A page that was never written has another stamp; one that has it was taken away.
         lost = judged & (beat.status == LookupStatus.NO_TRANSLATION)
@@ -299,18 +458,170 @@ class Monitor(Component):
             hits[Guarantee.UNTORN][port].eq(
                 (ok & (other_version | ~same_stamp)) | (lost & (other_version | same_stamp))
             ),
-            hits[Guarantee.FRESH_ADMIT][port].eq(
-                ok & older(beat.ghost.version, Array(current)[beat.tag])
-            ),
-            hits[Guarantee.FRESH_ANSWER][port].eq(
-                ok & older(beat.ghost.version, Array(complete)[beat.tag])
-            ),
+            hits[Guarantee.FRESH_ADMIT][port].eq(ok & older(beat.ghost.version, beat.tag)),
+            hits[Guarantee.FRESH_ANSWER][port].eq(ok & is_stale(beat.ghost.version, beat.tag)),
             hits[Guarantee.FRESH_DMA][port].eq(
-                dma.valid
-                & Array(answered)[dma.tag]
-                & older(Array(answer)[dma.tag], Array(complete)[dma.tag])
+                dma.valid & of(dma.tag, "answered") & is_stale(of(dma.tag, "answer"), dma.tag)
             ),
+            hits[Guarantee.LOSSLESS][port].eq(judged & (beat.status == LookupStatus.ABORTED)),
         ]
+        with m.If(hits[Guarantee.LOSSLESS][port] & ~of(beat.tag, "changed")):
+            m.d.comb += hits[Guarantee.ISOLATED_LOOKUPS][port].eq(1)
+
+    def _is_changing(self, index: ValueLike) -> Value:
+        """A change of this entry is between its R and its C."""
+        return any_of(*(change.in_progress & (change.index == index) for change in self.change))
+
+    def _watch_door(self, m: Module, port: int, hits: dict[Guarantee, Signal]) -> None:
+        """Which lookups of a port are let in late, or not at all, because of a change."""
+        door = self.door[port]
+        was_held = Signal(name=f"was_held_{port}")
+        behind_held = Signal(name=f"behind_held_{port}")
+        other = Signal(name=f"other_{port}")
+        stopped = Signal(name=f"stopped_{port}")
+        with m.If(door.valid):
+            m.d.sync += was_held.eq((was_held | door.held) & ~door.leaves)
+        # Whatever is offered right behind a lookup that was held back has waited for it.
+        m.d.sync += behind_held.eq(door.leaves & was_held)
+        m.d.comb += [
+            other.eq(door.valid & ~self._is_changing(door.index)),
+            stopped.eq(door.held | door.refused),
+        ]
+        with m.If(stopped):
+            m.d.comb += hits[Guarantee.LOOKUP_NEVER_WAITS][port].eq(1)
+        with m.If(other & (stopped | behind_held)):
+            m.d.comb += hits[Guarantee.ISOLATED_LOOKUPS][port].eq(1)
+
+    def _slot_of(self, pipeline: int, stage: Any) -> Value:
+        config = self._config
+        port = stage.port if config.pipelines < config.ports else pipeline
+        return port * config.tags + stage.tag
+
+    def _watch_slots(self, m: Module, records: "list[_Record]") -> None:
+        """What every policy stands on."""
+        unsound = []
+        for pipeline in range(self._config.pipelines):
+            stages = list(self.stage[pipeline])
+            for stage in stages:
+                slot = self._slot_of(pipeline, stage)
+                own = any_of(
+                    *(
+                        (slot == number) & record.walking & occupied & (record.index == stage.index)
+                        for number, (record, occupied) in enumerate(
+                            zip(records, self.occupied, strict=True)
+                        )
+                    )
+                )
+                unsound.append(stage.valid & stage.admitted & ~own)
+            for behind, ahead in itertools.combinations(stages, 2):
+                both = behind.valid & behind.admitted & ahead.valid & ahead.admitted
+                same = self._slot_of(pipeline, behind) == self._slot_of(pipeline, ahead)
+                # A lookup is in two stages while its beats come out one after the other.
+                unsound.append(both & same & ~behind.begun)
+        for port, accepted in enumerate(self.beat):
+            own = records[port * self._config.tags : (port + 1) * self._config.tags]
+            current = Array(record.current for record in own)[accepted.beat.tag]
+            ok = (accepted.beat.status == LookupStatus.OK) & (accepted.beat.length != 0)
+            other = accepted.beat.ghost.version != current
+            unsound.append(accepted.valid & accepted.admitted & ok & other)
+        unsound += [record.answered & (record.answer != record.current) for record in records]
+        outlived = [
+            occupied & record.outdated
+            for record, occupied in zip(records, self.occupied, strict=True)
+        ]
+        with m.If(any_of(*unsound)):
+            m.d.sync += self.unsound.eq(1)
+        with m.If(any_of(*outlived)):
+            m.d.sync += self.outlived.eq(1)
+
+    def _watch_replays(
+        self, m: Module, records: "list[_Record]", hits: dict[Guarantee, Signal]
+    ) -> None:
+        """Lookups that start anew, and those behind them."""
+        config = self._config
+        for pipeline in range(config.pipelines):
+            *behind, last = self.stage[pipeline]
+            slot = Signal(range(config.slots), name=f"replayed_slot_{pipeline}")
+            m.d.comb += slot.eq(self._slot_of(pipeline, last))
+            changed = Array(record.changed for record in records)[slot]
+            others = any_of(*(stage.valid & (stage.index != last.index) for stage in behind))
+            for port in range(config.ports):
+                with m.If(self.replayed[pipeline] & (slot // config.tags == port)):
+                    m.d.comb += hits[Guarantee.LOOKUP_NEVER_WAITS][port].eq(1)
+                    with m.If(others | ~changed):
+                        m.d.comb += hits[Guarantee.ISOLATED_LOOKUPS][port].eq(1)
+
+    def _watch_changes(
+        self, m: Module, records: "list[_Record]", hits: dict[Guarantee, Signal]
+    ) -> None:
+        """How long changes take, and what they wait for."""
+        config = self._config
+        waits = [*self.waiting, *self.unheard]
+        if config.scope is RetireScope.DMA:
+            waits += [
+                occupied & ~record.walking
+                for record, occupied in zip(records, self.occupied, strict=True)
+            ]
+        slow = Signal(len(waits))
+        for number, wait in enumerate(waits):
+            waited = Signal(TERM_BITS, name=f"waited_{number}")
+            m.d.comb += slow[number].eq(wait & (waited >= self.terms.patience))
+            m.d.sync += waited.eq(Mux(wait, Mux(slow[number], waited, waited + 1), 0))
+
+        for source, change in enumerate(self.change):
+            age = Signal(TERM_BITS + 1, name=f"age_{source}")
+            excused = Signal(name=f"excused_{source}")
+            late = (self.terms.deadline != 0) & (age == self.terms.deadline + 1)
+            m.d.comb += hits[Guarantee.BOUNDED_INVALIDATION][source].eq(
+                change.in_progress & late & ~excused & ~slow.any()
+            )
+            with m.If(change.in_progress & ~change.completed):
+                m.d.sync += [
+                    age.eq(Mux(age.all(), age, age + 1)),
+                    excused.eq(excused | slow.any()),
+                ]
+            with m.Else():
+                m.d.sync += [age.eq(0), excused.eq(0)]
+
+            limit = own_cycles(config)
+            idle = Signal(range(limit + 2), name=f"idle_{source}")
+            others = self.occupied.any() & ~self.match[source].any()
+            m.d.comb += hits[Guarantee.ISOLATED_INVALIDATION][source].eq(idle == limit + 1)
+            with m.If(change.held & others):
+                m.d.sync += idle.eq(Mux(idle == limit + 1, 1, idle + 1))
+            with m.Else():
+                m.d.sync += idle.eq(0)
+
+
+class _Record:
+    """What the monitor keeps of the last lookup that was admitted with a tag of a port.
+
+    Parameters
+    ----------
+    config : TableConfig
+    port, tag : int
+    """
+
+    def __init__(self, config: TableConfig, port: int, tag: int):
+        def signal(name: str, width: int) -> Signal:
+            return Signal(width, name=f"{name}_{port}_{tag}")
+
+        self.index = signal("index", config.index_bits)
+        self.walking = signal("walking", 1)
+        """From the cycle after admission to that of the last beat."""
+        self.changed = signal("changed", 1)
+        """The A of a change of its entry was in the cycle of its admission or later. A
+        registration doesn't count: a lookup from before it fails."""
+        self.current = signal("current", config.ghost_width)
+        """The version of its entry at admission."""
+        self.settled = signal("settled", 1)
+        """The C of the change that made this version has been."""
+        self.outdated = signal("outdated", 1)
+        """The C of a later one has been."""
+        self.answered = signal("answered", 1)
+        """An OK beat was accepted."""
+        self.answer = signal("answer", config.ghost_width)
+        """The version that the first of them came from."""
 
 
 def violations_signature(config: TableConfig) -> wiring.Signature:

@@ -2,26 +2,55 @@
 
 from amaranth.hdl import Array, Module, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Flow, In, Member, Out
 
 from rtl.component import Component
 from rtl.config import TableConfig
+
+
+def token_member(width: int, flow: Flow) -> dict[str, Member]:
+    """The policy's token as a member of a signature; none at all for a policy without one."""
+    return {"token": flow(width)} if width else {}
 
 
 class TakeSignature(wiring.Signature):
     """A port takes the slot of a tag in this cycle, seen from the port.
 
     ``indexed`` is low for a lookup whose index lies outside the table; it has a slot, since its
-    tag is in use, but is in flight on no entry.
+    tag is in use, but is in flight on no entry. ``token`` is what the policy stores in the slot.
     """
 
-    def __init__(self, config: TableConfig):
+    def __init__(self, config: TableConfig, token_width: int = 0):
         super().__init__(
             {
                 "valid": Out(1),
                 "tag": Out(config.tag_bits),
                 "index": Out(config.index_bits),
                 "indexed": Out(1),
+                **token_member(token_width, Out),
+            }
+        )
+
+
+class RenewSignature(wiring.Signature):
+    """A lookup starts anew and gets another token in this cycle, seen from where it starts."""
+
+    def __init__(self, config: TableConfig, token_width: int):
+        super().__init__(
+            {"valid": Out(1), "tag": Out(config.tag_bits), **token_member(token_width, Out)}
+        )
+
+
+class SlotSignature(wiring.Signature):
+    """What a slot holds, seen from the slot; ``index`` and ``token`` count while ``occupied``."""
+
+    def __init__(self, config: TableConfig, token_width: int = 0):
+        super().__init__(
+            {
+                "occupied": Out(1),
+                "indexed": Out(1),
+                "index": Out(config.index_bits),
+                **token_member(token_width, Out),
             }
         )
 
@@ -49,6 +78,8 @@ class Slots(Component):
     Parameters
     ----------
     config : TableConfig
+    token_width : int
+        Bits of the policy's token.
 
     Members
     -------
@@ -57,7 +88,10 @@ class Slots(Component):
         The lookup retires with the beat that is accepted in this cycle.
     returned : In(TagSignature).array(config.ports)
         The DMA engine returns the tag. A tag that is not in flight is ignored.
+    renew : In(RenewSignature).array(config.ports)
+        Only with a token.
     query : In(BusySignature).array(config.ports)
+    slot : Out(SlotSignature).array(config.slots)
     index : In(config.index_bits).array(config.sources)
         Entries to match the slots against.
     match : Out(config.slots).array(config.sources)
@@ -66,19 +100,22 @@ class Slots(Component):
         Which slots hold a lookup.
     """
 
-    def __init__(self, config: TableConfig):
+    def __init__(self, config: TableConfig, token_width: int = 0):
         self._config = config
-        super().__init__(
-            {
-                "take": In(TakeSignature(config)).array(config.ports),
-                "answered": In(TagSignature(config)).array(config.ports),
-                "returned": In(TagSignature(config)).array(config.ports),
-                "query": In(BusySignature(config)).array(config.ports),
-                "index": In(config.index_bits).array(config.sources),
-                "match": Out(config.slots).array(config.sources),
-                "occupied": Out(config.slots),
-            }
-        )
+        self.token_width = token_width
+        members = {
+            "take": In(TakeSignature(config, token_width)).array(config.ports),
+            "answered": In(TagSignature(config)).array(config.ports),
+            "returned": In(TagSignature(config)).array(config.ports),
+            "query": In(BusySignature(config)).array(config.ports),
+            "slot": Out(SlotSignature(config, token_width)).array(config.slots),
+            "index": In(config.index_bits).array(config.sources),
+            "match": Out(config.slots).array(config.sources),
+            "occupied": Out(config.slots),
+        }
+        if token_width:
+            members["renew"] = In(RenewSignature(config, token_width)).array(config.ports)
+        super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -100,7 +137,21 @@ class Slots(Component):
                 # A tag is taken only while it is free, so the two never meet.
                 with m.If(take.valid & (take.tag == tag)):
                     m.d.sync += [valid.eq(1), indexed.eq(take.indexed), index.eq(take.index)]
-                m.d.comb += self.occupied[slot].eq(valid)
+                seen = self.slot[slot]
+                m.d.comb += [
+                    self.occupied[slot].eq(valid),
+                    seen.occupied.eq(valid),
+                    seen.indexed.eq(indexed),
+                    seen.index.eq(index),
+                ]
+                if self.token_width:
+                    renew = self.renew[port]
+                    token = Signal(self.token_width, name=f"token_{port}_{tag}")
+                    m.d.comb += seen.token.eq(token)
+                    with m.If(renew.valid & (renew.tag == tag)):
+                        m.d.sync += token.eq(renew.token)
+                    with m.If(take.valid & (take.tag == tag)):
+                        m.d.sync += token.eq(take.token)
                 for source in range(config.sources):
                     m.d.comb += self.match[source][slot].eq(
                         valid & indexed & (index == self.index[source])

@@ -1,13 +1,13 @@
 """The whole table, as it is simulated, proved and synthesized."""
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Signal, Value
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl import arbiter, recency
 from rtl.admission import Admission
 from rtl.commands import CommandEngine
 from rtl.component import Component
-from rtl.config import ReadStructure, RetireScope, TableConfig
+from rtl.config import RetireScope, TableConfig
 from rtl.layouts import (
     beat_signature,
     command_signature,
@@ -18,11 +18,16 @@ from rtl.layouts import (
     translation_layout,
 )
 from rtl.lookup import LookupPipeline
-from rtl.monitor import Monitor, WatchedChangeSignature, violations_signature
+from rtl.monitor import (
+    Monitor,
+    TermsSignature,
+    WatchedChangeSignature,
+    violations_signature,
+)
 from rtl.recency.seam import VictimSignature
 from rtl.round_robin import RoundRobin
 from rtl.slots import Slots, TagSignature
-from rtl.tables import CopiedMemory
+from rtl.tables import CopiedMemory, WriteSignature
 
 
 class SharedTable(Component):
@@ -49,11 +54,20 @@ class SharedTable(Component):
     victim : In(VictimSignature)
     change : Out(WatchedChangeSignature).array(config.sources)
         R, A and C of the command of each source.
+    entry_write : Out(WriteSignature(entry_layout, config.entries))
+    translation_write : Out(WriteSignature(translation_layout, config.translations))
+        What is written into the tables in this cycle.
     held : Out(config.ports)
         The lookup that this port offers waits because the arbiter says so.
+    kill : Out(config.tags).array(config.ports)
+        While the bit of a tag is high, the DMA engine issues nothing more under it, and returns it
+        when all that it issued has ended. Always low in scope ``lookup``.
     ready : Out(1)
+    terms : In(TermsSignature)
     violation : Out(violations_signature)
-        Only with ``config.ghost_version``.
+    unsound : Out(1)
+        Sticky: the table has lost track of a lookup. These three only with
+        ``config.ghost_version``.
     """
 
     def __init__(self, config: TableConfig):
@@ -67,26 +81,36 @@ class SharedTable(Component):
             "completion": Out(completion_signature(config)).array(config.sources),
             "victim": In(VictimSignature(config)),
             "change": Out(WatchedChangeSignature(config)).array(config.sources),
+            "entry_write": Out(WriteSignature(entry_layout(config), config.entries)),
+            "translation_write": Out(
+                WriteSignature(translation_layout(config), config.translations)
+            ),
             "held": Out(config.ports),
+            "kill": Out(config.tags).array(config.ports),
             "ready": Out(1),
         }
         if config.ghost_version:
+            members["terms"] = In(TermsSignature())
             members["violation"] = Out(violations_signature(config))
+            members["unsound"] = Out(1)
+            members["outlived"] = Out(1)
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
         ports, sources = range(config.ports), range(config.sources)
-        pipelines = config.ports if config.read_structure is ReadStructure.REPLICATED else 1
+        pipelines = config.pipelines
+        policy_class = arbiter.policy(config.arbiter)
+        token_width = policy_class.token_width(config)
 
         # One more copy of the entries is the command engine's.
         m.submodules.mpt = mpt = CopiedMemory(entry_layout(config), config.entries, pipelines + 1)
         m.submodules.mtt = mtt = CopiedMemory(
             translation_layout(config), config.translations, pipelines
         )
-        m.submodules.slots = slots = Slots(config)
-        m.submodules.arbiter = policy = arbiter.POLICIES[config.arbiter](config)
+        m.submodules.slots = slots = Slots(config, token_width)
+        m.submodules.arbiter = policy = policy_class(config)
         m.submodules.recency = recency_policy = recency.POLICIES[config.recency](config)
         m.submodules.commands = engine = CommandEngine(config)
 
@@ -95,8 +119,17 @@ class SharedTable(Component):
         connect(m, engine.entry_write, mpt.write)
         connect(m, engine.translation_write, mtt.write)
         connect(m, engine.invalidate, recency_policy.invalidate)
+        for name in ("entry_write", "translation_write"):
+            write, seen = getattr(engine, name), getattr(self, name)
+            m.d.comb += [
+                seen.enable.eq(write.enable),
+                seen.address.eq(write.address),
+                seen.data.eq(write.data),
+            ]
         connect(m, flipped(self.victim), recency_policy.victim)
         m.d.comb += [policy.occupied.eq(slots.occupied), engine.start.eq(self.ready)]
+        for slot in range(config.slots):
+            connect(m, slots.slot[slot], policy.slot[slot])
         for source in sources:
             connect(m, flipped(self.command[source]), engine.command[source])
             connect(m, engine.completion[source], flipped(self.completion[source]))
@@ -112,14 +145,23 @@ class SharedTable(Component):
             m.submodules.monitor = monitor = Monitor(config)
             ready.append(monitor.ready)
             connect(m, monitor.violation, flipped(self.violation))
+            connect(m, flipped(self.terms), monitor.terms)
             monitor_write = monitor.translation_write
             m.d.comb += [
                 monitor.start.eq(self.ready),
+                self.unsound.eq(monitor.unsound),
+                self.outlived.eq(monitor.outlived),
+                monitor.occupied.eq(slots.occupied),
                 monitor_write.enable.eq(engine.translation_write.enable),
                 monitor_write.address.eq(engine.translation_write.address),
                 monitor_write.data.eq(engine.translation_write.data),
             ]
             for source in sources:
+                completion = self.completion[source]
+                m.d.comb += [
+                    monitor.match[source].eq(slots.match[source]),
+                    monitor.unheard[source].eq(completion.valid & ~completion.ready),
+                ]
                 for name in monitor.change[source].signature.members:
                     watched = getattr(monitor.change[source], name)
                     m.d.comb += watched.eq(getattr(engine.event[source], name))
@@ -129,7 +171,7 @@ class SharedTable(Component):
 
         doors = []
         for port in ports:
-            m.submodules[f"admission_{port}"] = door = Admission(config, port)
+            m.submodules[f"admission_{port}"] = door = Admission(config, port, token_width)
             doors.append(door)
             connect(m, door.query, slots.query[port])
             connect(m, door.admit, policy.admit[port])
@@ -142,19 +184,35 @@ class SharedTable(Component):
                 self.held[port].eq(door.held),
                 retire.ready.eq(1),
             ]
+            if monitor is not None:
+                watched = monitor.door[port]
+                m.d.comb += [
+                    watched.valid.eq(door.lookup.valid),
+                    watched.index.eq(door.take.index),
+                    watched.held.eq(door.held),
+                    watched.refused.eq(door.refused),
+                    watched.leaves.eq(door.lookup.valid & door.lookup.ready),
+                ]
             if config.scope is RetireScope.DMA:
                 m.d.comb += [
                     slots.returned[port].valid.eq(retire.valid),
                     slots.returned[port].tag.eq(retire.payload),
+                    self.kill[port].eq(policy.kill[port * config.tags :]),
                 ]
 
         for number in range(pipelines):
-            m.submodules[f"pipeline_{number}"] = pipeline = LookupPipeline(config)
+            m.submodules[f"pipeline_{number}"] = pipeline = LookupPipeline(
+                config, policy_class.replays
+            )
             connect(m, pipeline.entry, mpt.read[number])
             connect(m, pipeline.translation, mtt.read[number])
             served = [number] if pipelines > 1 else list(ports)
             m.submodules[f"turn_{number}"] = turn = RoundRobin(len(served))
             m.d.comb += turn.served.eq(pipeline.admitted.valid & pipeline.admitted.ready)
+            if monitor is not None:
+                m.d.comb += monitor.replayed[number].eq(pipeline.offer.replayed)
+                for place, stage in enumerate(pipeline.stage):
+                    connect(m, stage, monitor.stage[number][place])
             for place, port in enumerate(served):
                 door, beat, delivery = doors[port], self.beat[port], pipeline.delivery
                 mine = delivery.payload.port == port if pipelines < config.ports else Const(1)
@@ -171,6 +229,7 @@ class SharedTable(Component):
                     ]
                 with m.If(mine):
                     m.d.comb += delivery.ready.eq(beat.ready)
+                self._decide(m, port, mine, pipeline, slots, policy)
                 accepted = Signal(name=f"accepted_{port}")
                 m.d.comb += [
                     accepted.eq(beat.valid & beat.ready),
@@ -182,6 +241,7 @@ class SharedTable(Component):
                 if monitor is not None:
                     m.d.comb += [
                         monitor.beat[port].valid.eq(accepted),
+                        monitor.waiting[port].eq(beat.valid & ~beat.ready),
                         monitor.beat[port].admitted.eq(delivery.payload.admitted),
                         monitor.beat[port].beat.eq(beat.payload),
                         monitor.take[port].valid.eq(door.take.valid),
@@ -190,3 +250,41 @@ class SharedTable(Component):
                     ]
 
         return m
+
+    def _decide(
+        self,
+        m: Module,
+        port: int,
+        mine: Value,
+        pipeline: LookupPipeline,
+        slots: Slots,
+        policy: arbiter.Arbiter,
+    ) -> None:
+        """Asks the policy what becomes of the beat that is offered to a port, and kills for it."""
+        config = self.config
+        offer, deliver = pipeline.offer, policy.deliver[port]
+        tag = pipeline.delivery.payload.beat.tag
+        own = [slots.slot[port * config.tags + t] for t in range(config.tags)]
+
+        def held(name: str) -> Value:
+            return Array(getattr(slot, name) for slot in own)[tag]
+
+        asked = Signal(name=f"asked_{port}")
+        kill = policy.kill[port * config.tags : (port + 1) * config.tags].bit_select(tag, 1)
+        m.d.comb += [
+            # A lookup outside the table is in flight on no entry.
+            asked.eq(mine & offer.valid & offer.admitted & held("indexed")),
+            deliver.valid.eq(asked),
+            deliver.fixed.eq(offer.fixed),
+            deliver.index.eq(held("index")),
+        ]
+        with m.If(asked):
+            m.d.comb += [offer.abort.eq(deliver.abort | kill), offer.replay.eq(deliver.replay)]
+        if slots.token_width:
+            renew = slots.renew[port]
+            m.d.comb += [
+                deliver.token.eq(held("token")),
+                renew.valid.eq(mine & offer.replayed),
+                renew.tag.eq(tag),
+                renew.token.eq(deliver.renewed),
+            ]

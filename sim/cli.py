@@ -87,7 +87,11 @@ def _line(parameter: Parameter) -> str:
     default = parameter.default
     if isinstance(default, bool):
         default = int(default)
-    suffix = "" if default is None else f" ({default})"
+    others = [str(choice) for choice in parameter.choices if choice != str(default)]
+    words = [] if default is None else [str(default)]
+    if others:
+        words.append(f"or {', '.join(others)}")
+    suffix = f" ({'; '.join(words)})" if words else ""
     return f"{parameter.name.upper():16} {parameter.meaning}{suffix}"
 
 

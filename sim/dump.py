@@ -15,11 +15,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from rtl.arbiter import policy
 from rtl.config import TableConfig
-from rtl.monitor import Guarantee
+from rtl.monitor import OF_CHANGES, Guarantee
 
 _UNITS = {"s": 1e-9, "ms": 1e-6, "us": 1e-3, "ns": 1.0, "ps": 1e3, "fs": 1e6}
 """How many there are in a nanosecond."""
+
+HARMFUL = frozenset(
+    {
+        Guarantee.UNTORN,
+        Guarantee.FRESH_ADMIT,
+        Guarantee.FRESH_ANSWER,
+        Guarantee.FRESH_DMA,
+        Guarantee.NO_EARLY_REUSE,
+    }
+)
+"""Guarantees without which somebody's memory is touched."""
 
 _MOST_CYCLES = 90
 """A longer window shows values too narrow to be read."""
@@ -237,6 +249,8 @@ class _Search:
             *(f"slots.take__{p}__valid" for p in self._ports),
             *(f"violation__{g}__{name}" for g in Guarantee for name in ("seen", "port")),
         ]
+        # That an entry's change costs time or lookups is no race, unless it was said not to.
+        self._shown = HARMFUL | policy(config.arbiter).guarantees(config)
         found = {name: header.find(name) for name in names}
         self._variables = {name: v for name, v in found.items() if v is not None}
         self._rises: dict[str, list[int]] = {name: [] for name in names}
@@ -270,7 +284,8 @@ class _Search:
                 if met and self._met is None:
                     self._met = (now, s)
             for guarantee in Guarantee:
-                if f"violation__{guarantee}__seen" in risen and self._violation is None:
+                risen_now = f"violation__{guarantee}__seen" in risen
+                if risen_now and guarantee in self._shown and self._violation is None:
                     place = values.get(f"violation__{guarantee}__port", 0)
                     self._violation = (now, guarantee, place)
                     end = now + 40 * self._period
@@ -281,7 +296,7 @@ class _Search:
             seen, guarantee, place = self._violation
             # The flag rises one cycle late.
             at = seen - self._period
-            port = None if guarantee is Guarantee.NO_EARLY_REUSE else place
+            port = None if guarantee in OF_CHANGES else place
             where = f"source {place}" if port is None else f"port {place}"
             what = f"First violation: {guarantee}, {where}"
             return self._describe(what, at, port, *self._last_applied(at))

@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from rtl.arbiter import own
 from sim.netlist import BUILD, ROOT
 from sim.parameters import Request, UsageError
 from sim.run import RUNS, RunResult, run
@@ -152,7 +153,7 @@ def _captured(request: Request) -> tuple[dict[str, Any], int]:
 
 def _new_folder(request: Request) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    name = f"{stamp}-{request.config.arbiter}-{request.run['seed']}"
+    name = f"{stamp}-{own.label(request.config.arbiter)}-{request.run['seed']}"
     folder, attempt = RUNS / name, 1
     while True:
         try:

@@ -23,6 +23,7 @@ from pathlib import Path
 from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
 from amaranth.lib import wiring
 
+from rtl.arbiter import own
 from rtl.config import TableConfig
 from sim import simulators
 
@@ -65,7 +66,10 @@ class Design:
 
 
 def table_design(config: TableConfig) -> Design:
-    """The shared table for a configuration, as a :class:`Design`."""
+    """The shared table for a configuration, as a :class:`Design`.
+
+    Of a policy of one's own the key covers the file, and not what that imports.
+    """
 
     def factory() -> wiring.Component:
         from rtl.top import SharedTable
@@ -73,6 +77,8 @@ def table_design(config: TableConfig) -> Design:
         return SharedTable(config)
 
     sources = sorted((ROOT / "rtl").rglob("*.py"))
+    if own.is_own(config.arbiter):
+        sources.append(own.file_of(config.arbiter))
     return Design("shared_table", factory, f"{source_hash(sources)} {config!r}")
 
 
@@ -104,6 +110,20 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+def netlist_key(design: Design, *more: Path) -> str:
+    """Stands for a design, the versions of the tools, and the code that calls them.
+
+    Parameters
+    ----------
+    design : Design
+    more : Path
+        Files that call them, too.
+    """
+    tools = [platform.python_version(), source_hash([Path(__file__), *more])]
+    tools += [f"{name} {importlib.metadata.version(name)}" for name in ("amaranth", "pyosys")]
+    return short_hash(design.name, design.key, *tools)
+
+
 def verilog(design: Design, cache: Path = CACHE) -> Path:
     """The design as one Verilog file, made only if it is not in the cache.
 
@@ -121,9 +141,7 @@ def verilog(design: Design, cache: Path = CACHE) -> Path:
     NetlistFailed
         If Yosys refuses the component.
     """
-    tools = [platform.python_version(), source_hash([Path(__file__)])]
-    tools += [f"{name} {importlib.metadata.version(name)}" for name in ("amaranth", "pyosys")]
-    key = short_hash(design.name, design.key, *tools)
+    key = netlist_key(design)
     path = cache / "netlist" / key / f"{design.name}.v"
     if path.exists():
         return path
@@ -155,7 +173,7 @@ def rtlil_text(design: Design) -> str:
 _MEMORY_INIT = re.compile(r"^  cell \$meminit_v2 .*?^  end\n", re.MULTILINE | re.DOTALL)
 
 
-_YOSYS = """
+YOSYS = """
 import sys
 from pyosys import libyosys
 design = libyosys.Design()
@@ -188,7 +206,7 @@ def _write_verilog(name: str, text: str) -> str:
             "write_verilog -noattr -sv out.v",
         ]
         result = subprocess.run(
-            [sys.executable, "-c", _YOSYS, *commands],
+            [sys.executable, "-c", YOSYS, *commands],
             cwd=folder,
             env=simulators.clean_environment(),
             capture_output=True,

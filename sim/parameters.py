@@ -8,7 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rtl import arbiter, recency
+from rtl import recency
+from rtl.arbiter import POLICIES, own, policy
 from rtl.config import PRESETS, ConfigError, TableConfig
 from sim.simulators import Simulator, SimulatorMissing, require
 from tb.agents.generators import GENERATORS
@@ -37,12 +38,15 @@ class Parameter:
     default : object
     meaning : str
         One line for the help.
+    choices : sequence of str
+        What can be typed, where that is a fixed set of words.
     """
 
     name: str
     parse: Callable[[str, str], Any]
     default: Any
     meaning: str
+    choices: Sequence[str] = ()
 
 
 def whole_number(low: int | None = None, high: int | None = None) -> Callable[[str, str], int]:
@@ -72,9 +76,17 @@ def one_of(choices: Sequence[str]) -> Callable[[str, str], str]:
     return parse
 
 
+def _policy(name: str, text: str) -> str:
+    policy(text)
+    return text
+
+
+_FLAGS = ("0", "1")
+
+
 def _flag(name: str, text: str) -> bool:
-    if text not in ("0", "1"):
-        raise ConfigError(name, "0 or 1", text)
+    if text not in _FLAGS:
+        raise ConfigError(name, " or ".join(_FLAGS), text)
     return text == "1"
 
 
@@ -94,6 +106,8 @@ _MEANINGS = {
     "sources": "command sources (host, send queue, responder)",
     "arbiter": "the policy",
     "span": "what a drain_fence holds back",
+    "version_bits": "bits of the version that a version_check compares",
+    "on_wrap": "what a version_check does when versions begin again",
     "scope": "when a lookup gives its slot back",
     "on_pending": "what happens to a lookup that meets a pending change",
     "step_order": "what a deregistration takes away first",
@@ -118,19 +132,25 @@ def _table_parameters() -> list[Parameter]:
     found = []
     for field in dataclasses.fields(TableConfig):
         kind = field.type
+        choices: Sequence[str] = ()
         if field.name == "arbiter":
-            parse = one_of(list(arbiter.POLICIES))
+            parse, choices = _policy, [*POLICIES, own.FORM]
         elif field.name == "recency":
-            parse = one_of(list(recency.POLICIES))
+            choices = list(recency.POLICIES)
+            parse = one_of(choices)
         elif isinstance(kind, type) and issubclass(kind, StrEnum):
-            parse = _enum(kind)
+            parse, choices = _enum(kind), [*kind]
         elif kind is bool:
-            parse = _flag
+            parse, choices = _flag, _FLAGS
         else:
             # The configuration itself knows the bounds, which hang together.
             parse = whole_number()
-        found.append(Parameter(field.name, parse, field.default, _MEANINGS[field.name]))
+        found.append(Parameter(field.name, parse, field.default, _MEANINGS[field.name], choices))
     return found
+
+
+def _word(name: str, choices: Sequence[str], default: str, meaning: str) -> Parameter:
+    return Parameter(name, one_of(choices), default, meaning, choices)
 
 
 def _enum(kind: type[StrEnum]) -> Callable[[str, str], StrEnum]:
@@ -144,25 +164,20 @@ TABLE_PARAMETERS = {p.name: p for p in _table_parameters()}
 RUN_PARAMETERS = {
     p.name: p
     for p in (
-        Parameter("preset", one_of(list(PRESETS)), "default", "sizes to start from"),
+        _word("preset", list(PRESETS), "default", "sizes to start from"),
         Parameter("qps", whole_number(1, 65536), 64, "queue pairs; with CAPTURE its own"),
         Parameter("lookups", whole_number(1, 10**8), 20_000, "lookups of all queue pairs together"),
         Parameter("pages", whole_number(1, 2**20), 4, "most pages that one lookup spans"),
         Parameter(
             "invalidations", whole_number(0, 10**7), 200, "changes of the entry; with CAPTURE, 0"
         ),
-        Parameter("command", one_of(COMMANDS), "mixed", "kind of the changes"),
-        Parameter(
-            "backpressure",
-            one_of([*GENERATORS]),
-            "always",
-            "when consumers accept beats",
-        ),
+        _word("command", COMMANDS, "mixed", "kind of the changes"),
+        _word("backpressure", [*GENERATORS], "always", "when consumers accept beats"),
         Parameter("dma_cycles", whole_number(0, 10_000), 2, "most cycles before each DMA beat"),
         Parameter("capture", _file, None, "RoCEv2 capture to play, instead of LOOKUPS"),
         Parameter("seed", whole_number(0, 2**31 - 1), None, "of all random choices (a new one)"),
-        Parameter("sim", one_of([*Simulator]), "verilator", "simulator"),
-        Parameter("waves", _flag, False, "1: dump all signals"),
+        _word("sim", [*Simulator], "verilator", "simulator"),
+        Parameter("waves", _flag, False, "1: dump all signals", _FLAGS),
     )
 }
 """Those that say what is done with the table."""
@@ -272,20 +287,26 @@ def _read(
         preset = values.get("preset", RUN_PARAMETERS["preset"].default)
         config = TableConfig.preset(preset, **table)
     except ConfigError as error:
+        # The name of somebody's class is at the end, and what is wrong with it behind that.
+        longest = None if isinstance(error, own.PolicyError) else _LONGEST
         raise UsageError(
-            f"{error.parameter.upper()} must be {error.allowed}, not {as_typed(error.value)}."
+            f"{error.parameter.upper()} must be {error.allowed}, "
+            f"not {as_typed(error.value, longest)}."
         ) from None
     return typed, values, config
 
 
-def as_typed(value: object) -> str:
+_LONGEST = 60
+
+
+def as_typed(value: object, longest: int | None = _LONGEST) -> str:
     """What was typed, so that it fits into a sentence on one line."""
     text = str(value)
     if not text:
         return "empty"
     if not text.isprintable() or text != text.strip():
         text = ascii(text)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def _unknown(name: str, known: Mapping[str, Parameter]) -> str:

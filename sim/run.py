@@ -27,6 +27,9 @@ from sim.simulators import Simulator
 RUNS = BUILD / "runs"
 """Folder of the runs whose caller names no other."""
 
+PYTEST_OPTIONS: list[str] = []
+"""Options without which pytest would not find the tests that it runs again."""
+
 CONFIG_VARIABLE = "SHARED_MR_CONFIG"
 PARAMETERS_VARIABLE = "SHARED_MR_PARAMETERS"
 
@@ -361,7 +364,7 @@ def _test_name() -> str:
 def _repeat_command() -> str:
     test = _current_test()
     if test is not None:
-        return shlex.join([".venv/bin/python", "-m", "pytest", test])
+        return shlex.join([".venv/bin/python", "-m", "pytest", *PYTEST_OPTIONS, test])
     return shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]])
 
 

@@ -6,6 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rtl.arbiter import policy
+from rtl.monitor import OF_CHANGES
 from sim.job import Outcome, shown
 
 
@@ -28,10 +30,7 @@ def print_summary(outcome: Outcome, console: Console) -> None:
 def _title(result: dict[str, Any]) -> str:
     config = result["config"]
     words = [config["arbiter"]]
-    if config["arbiter"] == "drain_fence":
-        words.append(f"span {config['span']}")
-    if config["arbiter"] != "apply_now":
-        words.append(f"on_pending {config['on_pending']}")
+    words += [f"{choice} {config[choice]}" for choice in policy(config["arbiter"]).choices]
     words += [f"scope {config['scope']}", config["read_structure"], str(result["simulator"])]
     return ", ".join(words)
 
@@ -50,7 +49,7 @@ def _measurements(result: dict[str, Any]) -> Table:
         *(
             (f"  {status}", count)
             for status, count in result["statuses"].items()
-            if status not in ("OK", "RETRY")
+            if status not in ("OK", "RETRY", "ABORTED")
         ),
         ("lookups a cycle", f"{result['lookups_per_cycle']:.3f}"),
         ("lookups that waited for the arbiter", result["waited"]),
@@ -73,8 +72,19 @@ def _measurements(result: dict[str, Any]) -> Table:
     return table
 
 
-_UNITS = {"fresh_dma": "DMA beats", "no_early_reuse": "writes"}
+_UNITS = {
+    "fresh_dma": "DMA beats",
+    "no_early_reuse": "writes",
+    "bounded_invalidation": "changes",
+    "lookup_never_waits": "cycles",
+    "isolated_lookups": "cycles",
+    "isolated_invalidation": "waits",
+    "lossless": "lookups",
+}
 """What violations of a guarantee are counted in, where it isn't beats."""
+
+_NOT_JUDGED = ("bounded_invalidation",)
+"""Guarantees that a run says nothing about, since it sets no deadline."""
 
 
 def _verdicts(result: dict[str, Any]) -> Table:
@@ -83,12 +93,14 @@ def _verdicts(result: dict[str, Any]) -> Table:
         table.add_column(heading)
     for guarantee, count in result["violations"].items():
         declared = guarantee in result["declared"]
-        if not count:
+        if guarantee in _NOT_JUDGED:
+            verdict = Text("not judged here")
+        elif not count:
             # What isn't declared was not held to; another run may see it violated.
             verdict = Text("held", style="green") if declared else Text("not violated here")
         else:
             first = result["first_violations"][guarantee]
-            place = "source" if guarantee == "no_early_reuse" else "port"
+            place = "source" if guarantee in OF_CHANGES else "port"
             verdict = Text(
                 f"violated by {count} {_UNITS.get(guarantee, 'beats')}, "
                 f"first in cycle {first['cycle']}, {place} {first['port']}",
@@ -104,14 +116,13 @@ def _conclusion(outcome: Outcome) -> str:
     if outcome.broken:
         return f"{arbiter} violated what it declares: {', '.join(outcome.broken)}."
     violated = [g for g, count in result["violations"].items() if count]
-    if violated:
-        return (
-            f"{arbiter} violated {', '.join(violated)}. That is expected: "
-            "this configuration declares nothing of the kind."
-        )
     if not result["invalidations"]:
         return f"Nothing was changed, so {arbiter} had nothing to arbitrate."
-    return f"{arbiter} held everything that it declares."
+    held = f"{arbiter} held everything that it declares"
+    if violated:
+        names = ", ".join(violated)
+        return f"{held}. It violated {names}: that is expected, it declares no such thing."
+    return f"{held}."
 
 
 def _look(outcome: Outcome) -> str | None:

@@ -10,6 +10,7 @@ from amaranth.hdl import Shape
 from amaranth.lib import data
 from amaranth.lib.wiring import Flow
 
+from rtl.arbiter import own
 from rtl.config import TableConfig
 from sim.netlist import replace, table_design, verilog
 
@@ -24,6 +25,12 @@ MEANINGS = {
     "completion": "stream of completions",
     "change": "R, A and C of the command of a source, for whoever watches",
     "victim": "next victim of a recency set, combinational",
+    "kill": "a bit for each tag of a port: the DMA engine issues nothing more under it",
+    "terms": "deadline and patience that the monitor holds bounded_invalidation to; 0: not judged",
+    "unsound": "sticky: the table has lost track of a lookup",
+    "outlived": "sticky: a lookup was in flight after the C of a change that came after it",
+    "entry_write": "what is written into the MPT in this cycle, for whoever watches",
+    "translation_write": "what is written into the MTT in this cycle, for whoever watches",
     "held": "a bit for each port: its lookup waits because the arbiter says so",
     "ready": "the memories are clear after reset; nothing is served before",
     "violation": "the monitor's record for each guarantee: count, and cycle and port of the first",
@@ -97,8 +104,10 @@ def _header(config: TableConfig) -> Iterator[str]:
     yield "Made from the sources in rtl/; change those, not this. Licensed under Apache-2.0."
     yield ""
     yield "Configuration:"
-    for field in dataclasses.fields(config):
-        yield f"  {field.name:18} {getattr(config, field.name)}"
+    # Without the folder of somebody's own policy.
+    values = {**dataclasses.asdict(config), "arbiter": own.label(config.arbiter)}
+    for name, value in values.items():
+        yield f"  {name:18} {value}"
     yield ""
     yield "Streams transfer a payload in a cycle in which valid and ready are high."
     yield "Ports of one kind differ in a number; only the first is listed."

@@ -17,6 +17,9 @@ from tb.model.table import Command, EntryKind, Key, Lookup, LookupStatus, Opcode
 FIRST_BEAT = 3
 """Cycles from admission to the first beat."""
 
+REPLAYED = 4
+"""Cycles more for a lookup that is replayed once."""
+
 
 @cocotb.test()
 @cocotb.parametrize(

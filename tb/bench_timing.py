@@ -1,6 +1,7 @@
 """The latencies that ``docs/timing.md`` states, each to the cycle."""
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -8,16 +9,29 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
-from rtl.config import OnPending, ReadStructure, RetireScope, StepOrder, TableConfig
+from rtl.arbiter import own
+from rtl.config import (
+    FenceSpan,
+    OnPending,
+    OnWrap,
+    ReadStructure,
+    RetireScope,
+    StepOrder,
+    TableConfig,
+)
+from rtl.monitor import Guarantee
 from tb.agents.environment import CLOCK_NS, Environment
+from tb.agents.generators import GENERATORS
+from tb.agents.ports import Port
 from tb.agents.requests import CommandRequest, LookupRequest
 from tb.agents.scenes import PAGE, shared_buffer
-from tb.bench_readers import FIRST_BEAT
+from tb.bench_readers import FIRST_BEAT, REPLAYED
 from tb.model.table import (
     Command,
     CommandStatus,
     EntryKind,
     Key,
+    Lookup,
     LookupStatus,
     Opcode,
 )
@@ -38,9 +52,16 @@ RELEASE = 3
 """Cycles more if a region has one bound window less."""
 
 
+DRAINING = ("pending_bit", "drain_fence")
+"""Policies that apply when the lookups in flight are over.
+
+Of a policy of somebody's own no cycle is known; what depends on one is left out for it.
+"""
+
+
 def _wait(config: TableConfig) -> int:
     """Cycles from R to A with nothing in flight."""
-    return 0 if config.arbiter == "apply_now" else 1
+    return int(config.arbiter in DRAINING)
 
 
 @cocotb.test()
@@ -75,6 +96,8 @@ async def commands(dut: Any) -> None:
     env = Environment(dut)
     await env.start()
     config = env.config
+    if own.is_own(config.arbiter):
+        return
     buffer = shared_buffer(config, pages=3)
     at_once = config.step_order is StepOrder.TRANSLATIONS_FIRST
     removed_first, removed_last = (3, 0) if at_once else (0, REMOVAL + 3)
@@ -214,7 +237,7 @@ async def draining(dut: Any) -> None:
     env = Environment(dut, dma_pause=(3, 3))
     await env.start()
     config = env.config
-    if config.arbiter == "apply_now":
+    if config.arbiter not in DRAINING:
         return
     old = shared_buffer(config, pages=3)
     for distance in range(24):
@@ -260,6 +283,8 @@ async def one_fence_many_bits(dut: Any) -> None:
     env = Environment(dut)
     await env.start()
     config = env.config
+    if own.is_own(config.arbiter):
+        return
     busy = shared_buffer(config, pages=3)
     quiet = replace(busy, key=Key(9, 0)).moved(8, 0x200)
     await env.command(0, busy.register())
@@ -278,5 +303,329 @@ async def one_fence_many_bits(dut: Any) -> None:
         assert second.applied == first.applied + 2
     else:
         assert second.cycles_to_apply == _wait(config)
-        assert (first.applied < second.applied) == (config.arbiter == "apply_now")
+        assert (first.applied < second.applied) == (config.arbiter not in DRAINING)
     await env.finish()
+
+
+async def _meet(
+    env: Environment, offset: int, port: Port, lookups: list[Lookup], command: Command
+) -> tuple[CommandRequest, list[LookupRequest]]:
+    """Submits lookups, and ``offset`` cycles later (or earlier) a command of the host."""
+    if offset < 0:
+        change = env.sources[0].submit(command)
+        await env.wait(-offset)
+        return change, [port.submit(lookup) for lookup in lookups]
+    requests = [port.submit(lookup) for lookup in lookups]
+    await env.wait(offset)
+    return env.sources[0].submit(command), requests
+
+
+async def _retirements(
+    env: Environment, requests: Iterable[LookupRequest]
+) -> dict[LookupRequest, int]:
+    """When all is quiet: the cycle in which the slot of each lookup was given back."""
+    tasks = {r: cocotb.start_soon(_end(env, r)) for r in requests}
+    await env.quiet()
+    return {request: await task for request, task in tasks.items()}
+
+
+async def _end(env: Environment, request: LookupRequest) -> int:
+    await request.done.wait()
+    return await _retirement(env, request) if request.has_ok_beat else request.finished
+
+
+def _in_flight(
+    change: CommandRequest, retired: dict[LookupRequest, int], index: int | None
+) -> list[int]:
+    """When those lookups retired that were in flight at A, all or those of an entry."""
+    assert change.applied is not None
+    return [
+        end
+        for request, end in retired.items()
+        if request.admitted is not None
+        and request.admitted <= change.applied < end
+        and index in (None, request.lookup.key.index)
+    ]
+
+
+@cocotb.test()
+async def grace_periods(dut: Any) -> None:
+    """C comes 2 cycles after the last lookup that was in flight at A retired, or after A.
+
+    Lookups that are admitted after A don't matter, nor, with span ``entry``, do those of others.
+    Each of three changes that wait at once has its own to wait for.
+    """
+    env = Environment(dut, dma_pause=(3, 3))
+    await env.start()
+    config = env.config
+    if config.arbiter != "grace_period":
+        return
+    for port in env.ports:
+        port.accepts = GENERATORS["half"](env.fork_rng())
+    buffers = [
+        replace(shared_buffer(config, pages=8), key=Key(index, 0x11)).moved(8 * index, 64 * index)
+        for index in range(3)
+    ]
+    for buffer in buffers:
+        await env.command(0, buffer.register())
+    overtaken = waited = together = 0
+    for distance in range(30):
+        requests = []
+        for number, port in enumerate(reversed(env.ports)):
+            requests.append(port.submit(buffers[number % 3].lookup(0, 8 * PAGE)))
+            await env.wait(distance % 3)
+        await env.wait(distance)
+        changes = [
+            env.sources[n].submit(replace(b.reregister(b), translations=0))
+            for n, b in enumerate(buffers[: config.sources])
+        ]
+        for n in range(9):
+            requests.append(env.ports[n % len(env.ports)].submit(buffers[n % 3].lookup(0, 64)))
+            await env.wait(1)
+        retired = await _retirements(env, requests)
+        for change in changes:
+            assert change.applied is not None
+            assert change.completed is not None
+            assert change.cycles_to_apply == _wait(config)
+            index = change.command.key.index if config.span is FenceSpan.ENTRY else None
+            old = _in_flight(change, retired, index)
+            assert change.completed == max([change.applied, *old]) + APPLIED, (change, retired)
+            assert all(not request.held for request in requests)
+            waited += bool(old)
+            overtaken += max(retired.values()) > change.completed
+        cycles = [(change.applied, change.completed) for change in changes]
+        together += max(a for a, _ in cycles if a) < min(c for _, c in cycles if c)
+    assert waited > 5, waited
+    assert overtaken > 5, overtaken
+    assert together > 5, together
+    assert not await env.finish() & env.declared
+
+
+@cocotb.test()
+async def squashing(dut: Any) -> None:
+    """The beat offered in the cycle after A is ``ABORTED``, and the DMA stops with that cycle.
+
+    C comes 2 cycles after the last of the lookups that were in flight at A retired, or after A.
+    """
+    env = Environment(dut, dma_pause=(2, 2))
+    await env.start()
+    config = env.config
+    if config.arbiter != "squash":
+        return
+    pages = 8
+    buffer = shared_buffer(config, pages=pages)
+    other = replace(buffer, key=Key(9, 0x11)).moved(8, 0x200)
+    await env.command(0, buffer.register())
+    await env.command(0, other.register())
+    change_it = replace(buffer.reregister(buffer), translations=0)
+    port = env.ports[-1]
+    aborted = stopped = 0
+    for offset in range(-8, 40):
+        given_up = port.dma.given_up
+        lookups = [buffer.lookup(0, pages * PAGE), other.lookup(0, 64)]
+        change, (request, behind) = await _meet(env, offset, port, lookups, change_it)
+        issued = cocotb.start_soon(_issued_after(env, change))
+        retired = await _retirements(env, [request, behind])
+        assert request.admitted is not None
+        assert change.applied is not None
+        assert change.completed is not None
+        assert change.cycles_to_apply == _wait(config)
+        due = [request.admitted + FIRST_BEAT + n for n in range(pages)]
+        cycles = [cycle for cycle, _ in request.beats]
+        if request.admitted <= change.applied < due[-1]:
+            aborted += 1
+            last = max(due[0], change.applied + 1)
+            assert request.status is LookupStatus.ABORTED
+            assert cycles == [cycle for cycle in due if cycle <= last]
+        else:
+            assert request.status is LookupStatus.OK
+            assert cycles == due
+        assert behind.status is LookupStatus.OK
+        assert behind.admitted == request.admitted + 1
+        # The cycle after a short walk is that of an abort, in which nothing moves up.
+        assert behind.finished >= request.finished + 1
+        killed = request.admitted <= change.applied < retired[request]
+        if killed and config.scope is RetireScope.DMA:
+            # One beat of the lookup behind is all that comes under no kill.
+            assert await issued <= 1, (change, request)
+            stopped += port.dma.given_up > given_up
+        old = _in_flight(change, {request: retired[request]}, buffer.key.index)
+        assert change.completed == max([change.applied, *old]) + APPLIED, (change, request)
+    assert aborted == pages + FIRST_BEAT - 1, aborted
+    assert stopped > 5 or config.scope is RetireScope.LOOKUP
+    assert not await env.finish() & env.declared
+
+
+async def _issued_after(env: Environment, change: CommandRequest) -> int:
+    """When all is quiet: how many DMA beats were issued after the cycle after A."""
+    while change.applied is None:
+        await env.wait(1)
+    # Told of a cycle, the engines have decided about the next one.
+    await env.wait(change.applied + 1 - env.cycle)
+    before = env.dma_beats
+    await env.quiet()
+    return env.dma_beats - before
+
+
+@cocotb.test()
+async def replaying(dut: Any) -> None:
+    """A lookup whose entry changes before its first beat is answered 4 cycles later, in order.
+
+    So are those behind it. Where a beat was offered before, the next is ``ABORTED``. C comes 2
+    cycles after the beat that was on offer at A is taken, or after A.
+    """
+    env = Environment(dut)
+    await env.start()
+    config = env.config
+    if config.arbiter != "version_check":
+        return
+    pages = 3
+    buffer = shared_buffer(config, pages=pages)
+    other = replace(buffer, key=Key(9, 0x11)).moved(8, 0x200)
+    await env.command(0, buffer.register())
+    await env.command(0, other.register())
+    change_it = replace(buffer.reregister(buffer), translations=0)
+    port = env.ports[-1]
+    seen = {"replayed": 0, "aborted": 0, "waited": 0}
+    for accepts, offset in itertools.product((0, 20), range(-8, 24)):
+        ready = env.cycle + 2 + accepts
+        port.accepts = itertools.chain(itertools.repeat(False, accepts), itertools.repeat(True))
+        lookups = [buffer.lookup(0, pages * PAGE), *[other.lookup(0, 64)] * 3]
+        change, (request, *behind) = await _meet(env, offset, port, lookups, change_it)
+        await env.quiet()
+        assert request.admitted is not None
+        assert change.applied is not None
+        assert change.completed is not None
+        assert change.cycles_to_apply == _wait(config)
+        offered = request.admitted + FIRST_BEAT
+        if request.admitted <= change.applied < offered:
+            seen["replayed"] += 1
+            offered += REPLAYED
+        first = max(offered, ready)
+        due = [first + n for n in range(pages)]
+        # Within the walk, the beat that is offered right after A.
+        if offered <= change.applied < due[-1]:
+            seen["aborted"] += 1
+            last = next(cycle for cycle in due if cycle > change.applied)
+            if last == first:
+                # On offer already.
+                last += 1
+            due = [cycle for cycle in due if cycle <= last]
+            assert request.status is LookupStatus.ABORTED, (change, request)
+        else:
+            assert request.status is LookupStatus.OK, (change, request)
+        assert [cycle for cycle, _ in request.beats] == due, (change, request)
+        assert [r.status for r in behind] == [LookupStatus.OK] * 3
+        ends = [r.finished for r in behind]
+        assert due[-1] < ends[0] < ends[1] < ends[2]
+        on_offer = due[0] if offered <= change.applied < due[0] else change.applied
+        seen["waited"] += on_offer > change.applied
+        assert change.completed == on_offer + APPLIED, (change, request)
+    assert seen["replayed"] == 2 * FIRST_BEAT, seen
+    assert seen["aborted"] > 4, seen
+    assert seen["waited"] > 4, seen
+    assert not await env.finish() & env.declared
+
+
+@cocotb.test()
+async def replays_keep_their_order(dut: Any) -> None:
+    """Lookups of one page in every cycle: one is replayed, and those behind it follow it."""
+    env = Environment(dut)
+    await env.start()
+    config = env.config
+    if config.arbiter != "version_check":
+        return
+    buffer = shared_buffer(config, pages=1)
+    other = replace(buffer, key=Key(9, 0x11)).moved(8, 0x200)
+    await env.command(0, buffer.register())
+    await env.command(0, other.register())
+    change_it = replace(buffer.reregister(buffer), translations=0)
+    port = env.ports[-1]
+    replayed = 0
+    for distance in range(12):
+        change = env.sources[0].submit(change_it)
+        await env.wait(distance)
+        request = port.submit(buffer.lookup(0, 64))
+        behind = [port.submit(other.lookup(64 * n, 64)) for n in range(config.tags - 1)]
+        await env.quiet()
+        assert request.admitted is not None
+        assert change.applied is not None
+        hit = request.admitted <= change.applied < request.admitted + FIRST_BEAT
+        replayed += hit
+        first = request.admitted + FIRST_BEAT + (REPLAYED if hit else 0)
+        answered = [r.finished for r in (request, *behind)]
+        assert answered == [first + n for n in range(config.tags)], (change, request)
+    assert replayed == FIRST_BEAT
+    await env.finish()
+
+
+@cocotb.test()
+async def versions_come_round(dut: Any) -> None:
+    """Two changes while a lookup waits behind another: with one bit its version is current again.
+
+    With ``ignore`` it is answered from the old entry, after C. With ``wait`` the second A comes
+    when the lookup has a new token: 2 cycles after the one before it is taken.
+    """
+    env = Environment(dut)
+    await env.start()
+    config = env.config
+    if config.arbiter != "version_check":
+        return
+    buffer = shared_buffer(config, pages=1)
+    other = replace(buffer, key=Key(9, 0x11)).moved(8, 0x200)
+    await env.command(0, buffer.register())
+    await env.command(0, other.register())
+    port = env.ports[-1]
+    port.accepts = itertools.chain(itertools.repeat(False, 60), itertools.repeat(True))
+    ahead = port.submit(other.lookup(0, 64))
+    request = port.submit(buffer.lookup(0, 64))
+    await env.wait(8)
+    moved = buffer.moved(16, 0x300)
+    first = await env.command(0, buffer.local_invalidate())
+    await env.command(0, moved.register())
+    second = env.sources[0].submit(moved.local_invalidate())
+    await env.quiet()
+    assert first.cycles_to_complete == APPLIED
+    assert second.completed is not None
+    short = config.version_bits == 1
+    if short and config.on_wrap is OnWrap.WAIT:
+        assert second.applied == ahead.finished + 2
+    else:
+        assert second.cycles_to_complete == APPLIED
+        assert second.completed < ahead.finished
+    violated = await env.finish()
+    stale = short and config.on_wrap is OnWrap.IGNORE
+    assert (request.status is LookupStatus.OK) == stale
+    assert bool(env.scoreboard.tally.stale) == stale
+    assert (Guarantee.FRESH_ANSWER in violated) == stale
+
+
+@cocotb.test()
+async def deadlines(dut: Any) -> None:
+    """C in time, C one cycle late, and C that is late because its own source doesn't take it."""
+    env = Environment(dut)
+    await env.start()
+    if own.is_own(env.config.arbiter):
+        return
+    buffer = shared_buffer(env.config, pages=3)
+    from_r_to_c = _wait(env.config) + APPLIED
+    patience = 30
+
+    async def late(deadline: int, withheld: int) -> bool:
+        await env.command(0, buffer.register())
+        env.set_terms(deadline, patience)
+        before = env.violations()[Guarantee.BOUNDED_INVALIDATION]
+        # Counted from the submission, which is 2 cycles before the acceptance.
+        willing = itertools.chain(itertools.repeat(False, withheld), itertools.repeat(True))
+        env.sources[1].accepts = willing
+        await env.command(1, buffer.local_invalidate())
+        env.set_terms(0, 0)
+        await env.wait(2)
+        return env.violations()[Guarantee.BOUNDED_INVALIDATION] != before
+
+    assert not await late(from_r_to_c, 0)
+    assert await late(from_r_to_c - 1, 0)
+    assert not await late(from_r_to_c + patience - 10, patience - 10)
+    assert await late(from_r_to_c, patience - 10)
+    assert not await late(from_r_to_c + patience, 2 * patience)
+    assert await env.settle() == {Guarantee.BOUNDED_INVALIDATION}

@@ -329,9 +329,11 @@ class Meter:
         if request.status is LookupStatus.RETRY:
             self._counts["refused"] += 1
             return
+        if request.status is LookupStatus.ABORTED:
+            self._counts["aborted"] += 1
+            return
         assert request.admitted is not None
         assert request.since is not None
-        self._counts["aborted"] += request.status is LookupStatus.ABORTED
         self.answered += 1
         self._admissions.append(request.admitted)
         self._latencies.append(request.finished - request.since + 1)

@@ -2,8 +2,45 @@
 
 import pytest
 
-from sim import simulators
+from rtl.config import ConfigError
+from sim import run, simulators
+from sim.parameters import UsageError, parse_table
 from sim.simulators import Simulator
+from tb import variants
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--arbiter",
+        help="run the tests that every policy must pass, for this policy alone: "
+        "a name, or path/to/file.py:ClassName",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Checks ``--arbiter`` before the tests are collected, which depend on it."""
+    arbiter = config.getoption("--arbiter")
+    if arbiter is None:
+        return
+    try:
+        parse_table([f"ARBITER={arbiter}"])
+        variants.only(arbiter)
+        variants.variants()
+    except (UsageError, ConfigError) as error:
+        raise pytest.UsageError(str(error)) from None
+    run.PYTEST_OPTIONS.append(f"--arbiter={arbiter}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--arbiter`` only the tests that go through the policies are left."""
+    if config.getoption("--arbiter") is None:
+        return
+    left: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        (others if item.get_closest_marker("conformance") is None else left).append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = left
 
 
 @pytest.fixture(params=list(Simulator), ids=str)

@@ -7,20 +7,15 @@ Verilator too; ``test_traffic.py`` shows that the two agree cycle by cycle.
 import pytest
 
 from rtl.config import OnPending, ReadStructure, RetireScope, StepOrder, TableConfig
-from sim import simulators
 from sim.run import run
 from sim.simulators import Simulator
-from tb.variants import name_of, variants
+from tb.variants import name_of, needs_icarus, variants
 
 ALL = ["tb.bench_readers", "tb.bench_races", "tb.bench_random", "tb.bench_timing"]
 
-needs_icarus = pytest.mark.skipif(
-    Simulator.ICARUS not in simulators.available(),
-    reason="Icarus Verilog is not installed (Debian package iverilog)",
-)
-
 
 @needs_icarus
+@pytest.mark.conformance
 @pytest.mark.parametrize("config", variants(step_order=StepOrder.ENTRY_FIRST), ids=name_of)
 def test_everything(config: TableConfig):
     """Every bench, on everything that deregisters the entry first."""
@@ -28,6 +23,7 @@ def test_everything(config: TableConfig):
 
 
 @needs_icarus
+@pytest.mark.conformance
 @pytest.mark.parametrize("config", variants(step_order=StepOrder.TRANSLATIONS_FIRST), ids=name_of)
 def test_translations_first(config: TableConfig):
     """What the other step order breaks is broken, and nothing else is."""
@@ -57,6 +53,7 @@ SPANNING = [
 ]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("config", SPANNING, ids=name_of)
 def test_everything_on_verilator(config: TableConfig):
     """Every bench, on a subset that has every choice at least once."""

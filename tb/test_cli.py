@@ -1,6 +1,7 @@
 """The command line: what can't be done gets one sentence that says what can."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import wrpcap
 
+from rtl.arbiter import POLICIES
 from rtl.config import TableConfig
 from sim import cli, job
 from sim.cli import main
@@ -58,7 +60,7 @@ def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 
 
 CHOICES = {
-    "ARBITER": "apply_now, pending_bit, drain_fence",
+    "ARBITER": ", ".join(POLICIES),
     "SPAN": "entry, all",
     "SCOPE": "lookup, dma",
     "ON_PENDING": "stall, refuse",
@@ -77,7 +79,9 @@ class TestOneParameter:
     @pytest.mark.parametrize("name", CHOICES)
     @pytest.mark.parametrize("typed", ["fastest", "LRU", "lru,", "1"])
     def test_word_is_not_known(self, refused: Refused, name: str, typed: str):
-        assert refused(f"{name}={typed}") == f"{name} must be one of {CHOICES[name]}, not {typed}."
+        more = " or path/to/file.py:ClassName" if name == "ARBITER" else ""
+        said = refused(f"{name}={typed}")
+        assert said == f"{name} must be one of {CHOICES[name]}{more}, not {typed}."
 
     @pytest.mark.parametrize(
         ("typed", "allowed"),
@@ -390,6 +394,17 @@ class TestHelp:
         assert said.err == ""
         listed = [line.split()[0] for line in said.out.splitlines() if line.startswith("  ")]
         assert listed == [name.upper() for name in [*RUN_PARAMETERS, *TABLE_PARAMETERS]]
+
+    def test_choices_are_listed(self, capsys: pytest.CaptureFixture[str]):
+        main(["help"])
+        lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+        for name, choices in CHOICES.items():
+            listed = re.search(r"\(([^()]*)\)$", lines[name])
+            assert listed is not None
+            words = re.split(r"; or |, ", listed[1])
+            assert sorted(words) == sorted(
+                [*choices.split(", "), *(["path/to/file.py:ClassName"] * (name == "ARBITER"))]
+            )
 
     def test_defaults_are_those_of_the_table(self):
         defaults = {name: p.default for name, p in TABLE_PARAMETERS.items()}

@@ -543,6 +543,32 @@ class TestMakefile:
     def test_only_typed_parameters_arrive(self, clone: Path):
         assert self.make(clone, "-j2", "sim", "PYTHON=python3.12") == ["-m", "sim", "run"]
 
+    @pytest.mark.parametrize("value", ["pending_bit", "my policies/own.py:Mine", "it's", ""])
+    def test_arbiter_of_the_tests_arrives(self, clone: Path, value: str):
+        said = self.make(clone, "test", f"ARBITER={value}")
+        assert said[-4:] == ["-m", "pytest", "tb/", f"--arbiter={value}"]
+
+    @pytest.mark.parametrize(
+        ("target", "typed", "sentence"),
+        [
+            ("test", ["PORTS=4"], "test takes no parameters but ARBITER: leave out PORTS."),
+            (
+                "test",
+                ["PORTS=4", "ARBITER=drain_fence", "SEED=1"],
+                "test takes no parameters but ARBITER: leave out PORTS SEED.",
+            ),
+            ("lint", ["ARBITER=drain_fence"], "lint takes no parameters: leave out ARBITER."),
+            ("clean", ["SEED=1"], "clean takes no parameters: leave out SEED."),
+        ],
+    )
+    def test_parameters_that_are_of_no_use(
+        self, clone: Path, target: str, typed: list[str], sentence: str
+    ):
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            self.make(clone, target, *typed)
+        assert caught.value.returncode == 2
+        assert caught.value.stderr.splitlines()[0] == f"make {sentence}"
+
     def test_help_is_the_default(self, clone: Path):
         said = self.make(clone)
         assert said == self.make(clone, "help")

@@ -49,8 +49,8 @@ class SeenCommand:
 class Play:
     """Tells a scoreboard what happened, cycle by cycle."""
 
-    def __init__(self) -> None:
-        self.scoreboard = Scoreboard(lambda: Table(16, 16))
+    def __init__(self, *, replays: bool = False) -> None:
+        self.scoreboard = Scoreboard(lambda: Table(16, 16), replays=replays)
 
     def command(
         self,
@@ -205,6 +205,65 @@ def test_a_refusal_needs_a_change(play: Play):
     play.lookup(16, (19, failure(LookupStatus.RETRY)))
     play.apply(change, 20)
     play.end(change, 30)
+
+
+ABORT = failure(LookupStatus.ABORTED, first=False)
+
+
+@pytest.fixture
+def changed(play: Play) -> Play:
+    """The buffer is moved in cycle 20, and the old one is over in cycle 25."""
+    move = replace(register(NEW), opcode=Opcode.REREGISTER, first_translation=8, variant=0x10)
+    play.command(move, (15, 20, 25))
+    return play
+
+
+def test_an_aborted_lookup(changed: Play):
+    """It may end at any beat after a change, and is neither torn nor stale."""
+    changed.lookup(20, (23, failure(LookupStatus.ABORTED)))
+    changed.lookup(19, (20, page(OLD, 0)), (21, ABORT))
+    assert changed.scoreboard.tally.by_status == {LookupStatus.ABORTED: 2}
+    assert changed.scoreboard.tally.torn == changed.scoreboard.tally.stale == []
+
+
+def test_an_aborted_lookup_is_stale(changed: Play):
+    """Its beats are judged like any others."""
+    changed.lookup(19, (26, page(OLD, 0)), (27, ABORT))
+    assert [cycle for cycle, _ in changed.scoreboard.tally.stale] == [26]
+
+
+@pytest.mark.parametrize(
+    ("admitted", "beats"),
+    [
+        (21, [(24, failure(LookupStatus.ABORTED))]),
+        (17, [(20, failure(LookupStatus.ABORTED))]),
+        (20, [(23, page(NEW, 0)), (24, ABORT)]),
+        (20, [(23, replace(page(OLD, 0), last=True)), (24, ABORT)]),
+        (20, [(23, page(OLD, 0)), (24, replace(page(OLD, 1), last=False)), (25, ABORT)]),
+        (20, [(23, page(OLD, 0)), (24, replace(ABORT, length=1))]),
+    ],
+    ids=["admitted-after", "aborted-before", "other-page", "twice-last", "too-late", "has-bytes"],
+)
+def test_what_is_not_aborted(changed: Play, admitted: int, beats: list[tuple[int, Beat]]):
+    """Without a change, after a wrong beat, after the last beat, with bytes."""
+    with pytest.raises(Unexplained):
+        changed.lookup(admitted, *beats)
+
+
+@pytest.mark.parametrize(("first", "explained"), [(23, False), (24, True)])
+@pytest.mark.parametrize("replays", [False, True])
+def test_a_newer_answer(replays: bool, first: int, explained: bool):
+    """A replayed lookup may get the new entry, if there was time to read it."""
+    play = Play(replays=replays)
+    play.command(register(OLD), (5, 10, 12))
+    move = replace(register(NEW), opcode=Opcode.REREGISTER, first_translation=8, variant=0x10)
+    play.command(move, (15, 20, 25))
+    beats = (first, page(NEW, 0)), (first + 1, page(NEW, 1))
+    if replays and explained:
+        play.lookup(20, *beats)
+    else:
+        with pytest.raises(Unexplained):
+            play.lookup(20, *beats)
 
 
 def test_a_command_that_should_fail(play: Play):

@@ -1,40 +1,62 @@
 """The configurations that the tests go through."""
 
+import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from typing import Any
 
-from rtl.arbiter import POLICIES
-from rtl.config import (
-    FenceSpan,
-    OnPending,
-    ReadStructure,
-    RetireScope,
-    StepOrder,
-    TableConfig,
-)
+import pytest
+
+from rtl.arbiter import POLICIES, own, policy
+from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
+from sim import simulators
+from sim.simulators import Simulator
 
 SIZE: dict[str, Any] = {"ports": 3, "entries": 16, "translations": 64, "ways": 2, "tags": 4}
 """Small, so that it is full and busy soon; everything else has its full width."""
 
+NUMBERS: Mapping[str, list[int]] = {"version_bits": [1, 4]}
+"""What the tests try of a choice that is a number."""
+
+needs_icarus = pytest.mark.skipif(
+    Simulator.ICARUS not in simulators.available(),
+    reason="Icarus Verilog is not installed (Debian package iverilog)",
+)
+
+_tested = list(POLICIES)
+
+
+def only(name: str) -> None:
+    """From now on this policy is the only one; it may be one of somebody's own."""
+    _tested[:] = [name]
+
 
 def policies() -> Iterator[dict[str, Any]]:
-    """Every policy with every choice that matters to it."""
-    for arbiter in POLICIES:
-        spans = list(FenceSpan) if arbiter == "drain_fence" else [FenceSpan.ENTRY]
-        answers = [OnPending.STALL] if arbiter == "apply_now" else list(OnPending)
-        for span, on_pending in itertools.product(spans, answers):
-            yield {"arbiter": arbiter, "span": span, "on_pending": on_pending}
+    """Every policy with every choice that matters to it, and the default of the others."""
+    classes = {name: policy(name) for name in _tested}
+    listened = {choice for cls in classes.values() for choice in cls.choices}
+    fields = [field for field in dataclasses.fields(TableConfig) if field.name in listened]
+    for name, cls in classes.items():
+        values = [_values(f) if f.name in cls.choices else [f.default] for f in fields]
+        for chosen in itertools.product(*values):
+            yield {"arbiter": name, **dict(zip([f.name for f in fields], chosen, strict=True))}
+
+
+def _values(field: "dataclasses.Field[Any]") -> list[Any]:
+    if isinstance(field.type, type) and issubclass(field.type, StrEnum):
+        return list(field.type)
+    return [False, True] if field.type is bool else NUMBERS[field.name]
 
 
 def variants(**fixed: Any) -> list[TableConfig]:
     """Every policy × scope × read structure × step order, but for what is ``fixed``."""
     found = []
-    for policy, scope, structure, order in itertools.product(
+    for chosen, scope, structure, order in itertools.product(
         policies(), RetireScope, ReadStructure, StepOrder
     ):
         choice = {
-            **policy,
+            **chosen,
             "scope": scope,
             "read_structure": structure,
             "step_order": order,
@@ -44,12 +66,14 @@ def variants(**fixed: Any) -> list[TableConfig]:
     return found
 
 
+def name_of_policy(choice: Mapping[str, Any]) -> str:
+    """A short name for one of :func:`policies`."""
+    arbiter = choice["arbiter"]
+    return "-".join([own.label(arbiter), *(str(choice[c]) for c in policy(arbiter).choices)])
+
+
 def name_of(config: TableConfig) -> str:
     """A short name for the id of a test."""
-    words = [config.arbiter]
-    if config.arbiter == "drain_fence":
-        words.append(config.span)
-    if config.arbiter != "apply_now":
-        words.append(config.on_pending)
+    words = [name_of_policy(dataclasses.asdict(config))]
     words += [config.scope, config.read_structure, config.step_order]
     return "-".join(words)

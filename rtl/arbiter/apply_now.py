@@ -18,9 +18,12 @@ class ApplyNow(Arbiter):
     config : TableConfig
     """
 
+    choices = ()
+
     @classmethod
     def guarantees(cls, config: TableConfig) -> frozenset[Guarantee]:
-        return frozenset({Guarantee.FRESH_ADMIT, Guarantee.NO_EARLY_REUSE})
+        broken = {Guarantee.UNTORN, Guarantee.FRESH_ANSWER, Guarantee.FRESH_DMA}
+        return frozenset(Guarantee) - broken
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,8 +2,8 @@
 
 from amaranth.hdl import Module, Mux, Signal
 
-from rtl.arbiter.seam import Arbiter, drain_guarantees
-from rtl.config import FenceSpan, TableConfig
+from rtl.arbiter.seam import Arbiter, fresh_guarantees
+from rtl.config import FenceSpan, OnPending, TableConfig
 from rtl.monitor import Guarantee
 from rtl.round_robin import RoundRobin
 
@@ -21,9 +21,19 @@ class DrainFence(Arbiter):
         ``span`` says which lookups the fence holds back: those of one entry, or all.
     """
 
+    choices = ("span", "on_pending")
+
     @classmethod
     def guarantees(cls, config: TableConfig) -> frozenset[Guarantee]:
-        return drain_guarantees(config)
+        given = fresh_guarantees(config) | {Guarantee.LOSSLESS}
+        if config.span is FenceSpan.ENTRY:
+            if config.on_pending is OnPending.REFUSE:
+                # A lookup that is stalled blocks whatever is behind it.
+                given.add(Guarantee.ISOLATED_LOOKUPS)
+            if config.sources == 1:
+                # A second change has to wait until the fence is free.
+                given.add(Guarantee.ISOLATED_INVALIDATION)
+        return frozenset(given)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,8 +2,8 @@
 
 from amaranth.hdl import Module, Signal
 
-from rtl.arbiter.seam import Arbiter, drain_guarantees
-from rtl.config import TableConfig
+from rtl.arbiter.seam import Arbiter, fresh_guarantees
+from rtl.config import OnPending, TableConfig
 from rtl.monitor import Guarantee
 
 
@@ -21,9 +21,15 @@ class PendingBit(Arbiter):
     config : TableConfig
     """
 
+    choices = ("on_pending",)
+
     @classmethod
     def guarantees(cls, config: TableConfig) -> frozenset[Guarantee]:
-        return drain_guarantees(config)
+        given = fresh_guarantees(config) | {Guarantee.ISOLATED_INVALIDATION, Guarantee.LOSSLESS}
+        if config.on_pending is OnPending.REFUSE:
+            # A lookup that is stalled blocks whatever is behind it.
+            given.add(Guarantee.ISOLATED_LOOKUPS)
+        return frozenset(given)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

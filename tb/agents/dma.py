@@ -19,7 +19,8 @@ class DmaEngine:
 
     It issues at most one beat and returns at most one tag a cycle. Each transfer takes its time
     before each of its beats, and again before its tag is returned, which happens when its lookup is
-    fully answered and all its beats are issued.
+    fully answered and all its beats are issued. A transfer that is killed gives up what it has not
+    issued.
 
     Parameters
     ----------
@@ -38,6 +39,8 @@ class DmaEngine:
         """Forgets everything."""
         self.issued = 0
         """DMA beats issued so far."""
+        self.given_up = 0
+        """DMA beats that were not, since their lookup was killed."""
         self._transfers: dict[LookupRequest, _Transfer] = {}
 
     @property
@@ -56,10 +59,16 @@ class DmaEngine:
         transfer.beats += -(-beat.length // self.beat_bytes)
         transfer.answered = beat.last
 
-    def step(self) -> tuple[LookupRequest | None, LookupRequest | None]:
-        """What happens in the next cycle: whose beat is issued, and whose tag is returned."""
+    def step(self, killed: int = 0) -> tuple[LookupRequest | None, LookupRequest | None]:
+        """What happens in the next cycle: whose beat is issued, and whose tag is returned.
+
+        ``killed`` has a bit for each tag under which nothing more may be issued.
+        """
         issued = returned = None
         for transfer in self._transfers.values():
+            if killed >> transfer.request.lookup.tag & 1:
+                self.given_up += transfer.beats
+                transfer.beats = 0
             if transfer.wait:
                 transfer.wait -= 1
             elif transfer.beats:

@@ -9,7 +9,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import Event, RisingEdge
 
-from rtl.arbiter import POLICIES
+from rtl.arbiter import policy
 from rtl.config import TableConfig
 from rtl.monitor import Guarantee
 from sim.run import bench_config
@@ -49,7 +49,8 @@ class Environment:
         self.last_activity = 0
         """Cycle of the last beat or completion."""
         self._digest = hashlib.sha256()
-        self.scoreboard = Scoreboard(self._new_table)
+        self.policy = policy(self.config.arbiter)
+        self.scoreboard = Scoreboard(self._new_table, replays=self.policy.replays)
         self.ports = []
         for number in range(self.config.ports):
             rng = self.fork_rng()
@@ -78,11 +79,21 @@ class Environment:
     async def start(self) -> None:
         """Starts the clock, resets, and follows the clock from then on."""
         self.dut.victim__set.value = 0
+        if self.config.ghost_version:
+            self.set_terms(0, 0)
         self.dut.rst.value = 1
         # Starting high would be an edge at which Icarus has not seen these values yet.
         Clock(self.dut.clk, CLOCK_NS, unit="ns").start(start_high=False)
         await self.reset()
         cocotb.start_soon(self._run())
+
+    def set_terms(self, deadline: int, patience: int) -> None:
+        """Sets the terms of ``bounded_invalidation``; a ``deadline`` of 0 judges nothing.
+
+        Only while no command is in progress.
+        """
+        self.dut.terms__deadline.value = deadline
+        self.dut.terms__patience.value = patience
 
     async def reset(self) -> None:
         """Resets the table, the agents and the scoreboard, and waits until the table is ready.
@@ -160,10 +171,12 @@ class Environment:
         Raises
         ------
         AssertionError
-            If something was not explained, or the monitor missed what the scoreboard saw.
+            If something was not explained, the monitor missed what the scoreboard saw, or the
+            table has lost track of a lookup.
         """
         await self.quiet()
         self.scoreboard.finish()
+        assert not self.dut.unsound.value, "the table is unsound: a lookup had no slot of its own"
         violated = frozenset(g for g, count in self.violations().items() if count)
         tally = self.scoreboard.tally
         for guarantee, seen in (
@@ -198,7 +211,7 @@ class Environment:
     @property
     def declared(self) -> frozenset[Guarantee]:
         """What the policy gives under this configuration."""
-        return POLICIES[self.config.arbiter].guarantees(self.config)
+        return policy(self.config.arbiter).guarantees(self.config)
 
     @property
     def dma_beats(self) -> int:

@@ -58,6 +58,7 @@ class Port:
         self._beat = open_bus(dut, f"beat__{number}", "payload", "valid", "ready")
         self._retire = open_bus(dut, f"retire__{number}", "payload", "valid", "ready")
         self._dma = open_bus(dut, f"dma__{number}", "tag", "valid")
+        self._kill = getattr(dut, f"kill__{number}")
         self._lookup_packer = Packer(lookup_layout(config))
         self._beat_packer = Packer(beat_layout(config))
         self._tags = config.tags
@@ -73,6 +74,7 @@ class Port:
         self._offered: LookupRequest | None = None
         self._returning: LookupRequest | None = None
         self._ready = False
+        self._waiting: int | None = None
         self.dma.reset()
         for signal in (
             self._lookup.payload,
@@ -98,7 +100,7 @@ class Port:
     ) -> LookupRequest:
         """Queues a lookup; it is offered when those before it are accepted.
 
-        ``again`` is the refused request that it repeats.
+        ``again`` is the request that it repeats, which was refused or aborted.
         """
         since = None if again is None else again.since
         request = LookupRequest(lookup, self.number, chooses_tag, since)
@@ -122,8 +124,7 @@ class Port:
                 self._offered = None
             elif held:
                 offered.held += 1
-        if self._ready and self._beat.valid.value:
-            self._accept(cycle)
+        self._look_at_beat(cycle)
         if self._returning is not None:
             if not self._ends_with_answer:
                 self._busy.discard(self._returning.lookup.tag)
@@ -135,9 +136,24 @@ class Port:
         if ready != self._ready:
             self._ready = ready
             self._beat.ready.value = int(ready)
-        issued, self._returning = self.dma.step()
+        killed = self._kill.value.to_unsigned() if self.dma.busy else 0
+        issued, self._returning = self.dma.step(killed)
         self._drive("dma", self._dma, "tag", issued)
         self._drive("retire", self._retire, "payload", self._returning)
+
+    def _look_at_beat(self, cycle: int) -> None:
+        """Accepts the beat that is offered; one that isn't accepted must stay as it is."""
+        valid = bool(self._beat.valid.value)
+        if self._ready and not valid and self._waiting is None:
+            return
+        word = self._beat.payload.value.to_unsigned() if valid else None
+        assert self._waiting in (None, word), (
+            f"port {self.number}, cycle {cycle}: a beat changed while it was offered, "
+            f"from {self._waiting:#x} to {word if word is None else hex(word)}"
+        )
+        self._waiting = None if self._ready else word
+        if self._ready and word is not None:
+            self._accept(cycle, word)
 
     def _drive(self, name: str, bus: Any, payload: str, request: LookupRequest | None) -> None:
         valid = int(request is not None)
@@ -178,8 +194,7 @@ class Port:
             }
         )
 
-    def _accept(self, cycle: int) -> None:
-        word = self._beat.payload.value.to_unsigned()
+    def _accept(self, cycle: int, word: int) -> None:
         self._trace(cycle, "beat", self.number, word)
         fields = self._beat_packer.unpack(word)
         beat = Beat(

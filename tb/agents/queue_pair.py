@@ -17,7 +17,7 @@ class QueuePair:
         Its QPN.
     port : int
     backoff : function
-        Cycles to wait before a refused lookup is tried again.
+        Cycles to wait before a lookup that was refused or aborted is tried again.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class QueuePair:
         self._backoff = backoff
 
     async def look_up(self, lookup: Lookup) -> LookupRequest:
-        """Asks until the answer is not ``RETRY``; returns the request that got it."""
+        """Asks until it gets an answer; returns the request that got it."""
         port = self._environment.ports[self.port]
         request = port.submit(lookup)
         await request.done.wait()
-        while request.status is LookupStatus.RETRY:
+        while request.status in (LookupStatus.RETRY, LookupStatus.ABORTED):
             self.retries += 1
             await self._environment.wait(self._backoff())
             request = port.submit(lookup, again=request)

@@ -22,7 +22,7 @@ class LookupRequest:
     Members
     -------
     since : int
-        First cycle in which it, or the refused request that it repeats, was offered.
+        First cycle in which it, or the request that it repeats, was offered.
     offered : int
         First cycle in which it was offered.
     admitted : int

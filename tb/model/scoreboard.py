@@ -25,6 +25,9 @@ from tb.model.table import (
     skips_checks,
 )
 
+READ_BEFORE = 3
+"""Cycles from that in which an entry is read to the first beat, at the least."""
+
 
 class ObservedLookup(Protocol):
     """What the scoreboard has to know of a lookup."""
@@ -95,14 +98,22 @@ class Tally:
 class Scoreboard:
     """Compares what is observed with the reference model.
 
+    A lookup is answered from the version that was current at its admission. Where lookups may be
+    replayed, it can be one that became current later, but in time for its first beat. An answer
+    that ends ``ABORTED`` is as much of a right one as was given, and needs a change of the entry
+    since the admission.
+
     Parameters
     ----------
     new_table : function
         Makes the reference model of an empty table.
+    replays : bool
+        Lookups may be replayed.
     """
 
-    def __init__(self, new_table: Callable[[], Table]):
+    def __init__(self, new_table: Callable[[], Table], *, replays: bool = False):
         self._new_table = new_table
+        self._replays = replays
         self.reset()
 
     def reset(self) -> None:
@@ -217,9 +228,9 @@ class Scoreboard:
             return
         if status is LookupStatus.TAG_IN_USE and len(request.beats) == 1:
             return
-        matching = [
-            v for v in self._current(request) if self._predict(v, request) == _beats(request)
-        ]
+        if status is LookupStatus.ABORTED:
+            self._check_abort(request)
+        matching = [v for v in self._answering(request) if self._fits(v, request)]
         if matching:
             self._judge(request, matching)
         else:
@@ -257,6 +268,39 @@ class Scoreboard:
                 break
         return found
 
+    def _answering(self, request: ObservedLookup) -> list[Version]:
+        """The versions that the lookup may be answered from."""
+        living = self._current(request)
+        in_time = request.beats[0][0] - READ_BEFORE
+        return [
+            version
+            for place, version in enumerate(living)
+            if place == len(living) - 1 or (self._replays and version.since < in_time)
+        ]
+
+    def _fits(self, version: Version, request: ObservedLookup) -> bool:
+        """Whether the answer is that of this version, as far as it goes."""
+        beats, predicted = _beats(request), self._predict(version, request)
+        if beats[-1].status is LookupStatus.ABORTED:
+            return len(beats) <= len(predicted) and beats[:-1] == predicted[: len(beats) - 1]
+        return beats == predicted
+
+    def _check_abort(self, request: ObservedLookup) -> None:
+        """Was there a reason, and is the beat as it should be?"""
+        cycle, beat = request.beats[-1]
+        assert request.admitted is not None
+        changed = any(
+            request.admitted <= version.since < cycle
+            for version in self._history(request.lookup.key.index)
+        )
+        first = len(request.beats) == 1
+        if not changed or beat != Beat(LookupStatus.ABORTED, first, last=True):
+            raise Unexplained(
+                f"port {request.port}, admitted in cycle {request.admitted}: {request.lookup} "
+                f"was aborted with {beat} in cycle {cycle}, and its entry was "
+                f"{'' if changed else 'not '}changed"
+            )
+
     def _predict(self, version: Version, request: ObservedLookup) -> tuple[Beat, ...]:
         lookup = request.lookup
         return answer_of(
@@ -292,8 +336,8 @@ class Scoreboard:
             if commands:
                 remaining.append((request, commands))
                 continue
-            versions = self._current(request)
-            matching = [v for v in versions if self._predict(v, request) == _beats(request)]
+            versions = self._answering(request)
+            matching = [v for v in versions if self._fits(v, request)]
             if matching:
                 self._judge(request, matching)
             else:
@@ -305,22 +349,23 @@ class Scoreboard:
         whole = [beat.last for _, beat in request.beats] == [False] * (len(request.beats) - 1) + [
             True
         ]
-        choices = [
-            self._explanations(request, place, versions) for place in range(len(request.beats))
-        ]
+        aborted = request.beats[-1][1].status is LookupStatus.ABORTED
+        answered = request.beats[:-1] if aborted else request.beats
+        choices = [self._explanations(request, place, versions) for place in range(len(answered))]
         if not whole or not all(choices):
             predicted = [
-                f"{version} would answer {self._predict(version, request)}" for version in versions
+                f"{version} would answer {self._predict(version, request)}"
+                for version in self._current(request)
             ]
             raise Unexplained(
                 f"port {request.port}, admitted in cycle {request.admitted}: {request.lookup} "
                 f"was answered {request.beats}, but " + ", and ".join(predicted)
             )
-        last = request.beats[-1][0]
-        self.tally.torn.append((last, request))
+        if not aborted:
+            self.tally.torn.append((request.beats[-1][0], request))
         late = [
             cycle
-            for (cycle, beat), found in zip(request.beats, choices, strict=True)
+            for (cycle, beat), found in zip(answered, choices, strict=True)
             if beat.length and all(v.over is not None and v.over < cycle for v in found)
         ]
         if late:

@@ -1,0 +1,94 @@
+"""Trust, and check at the end."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, ValueLike
+
+from rtl.arbiter.seam import Arbiter, fresh_guarantees
+from rtl.config import OnWrap, RetireScope, TableConfig
+from rtl.monitor import Guarantee
+
+
+class VersionCheck(Arbiter):
+    """Applies at once and counts the applies of each entry; each lookup checks what it counted.
+
+    A lookup takes the version of its entry with it. When a beat of it is about to be offered and
+    the version is another one by then, the lookup starts anew, or is aborted if a beat of it was
+    offered before. In scope ``dma`` its DMA engine is stopped, too. C waits only for the beats
+    that were on offer at A.
+
+    A version has ``version_bits``, so after ``2 ** version_bits`` applies of one entry an old
+    lookup takes its version for the current one. With ``on_wrap`` ``ignore`` that goes wrong. With
+    ``wait`` no version is given again while a lookup in flight has it: A waits.
+
+    Parameters
+    ----------
+    config : TableConfig
+    """
+
+    choices = ("version_bits", "on_wrap")
+    replays = True
+
+    @classmethod
+    def guarantees(cls, config: TableConfig) -> frozenset[Guarantee]:
+        given = {
+            Guarantee.FRESH_ADMIT,
+            Guarantee.NO_EARLY_REUSE,
+            Guarantee.BOUNDED_INVALIDATION,
+            Guarantee.ISOLATED_INVALIDATION,
+        }
+        if config.on_wrap is OnWrap.WAIT:
+            given |= fresh_guarantees(config)
+        return frozenset(given)
+
+    @classmethod
+    def token_width(cls, config: TableConfig) -> int:
+        return config.version_bits
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        versions = [
+            Signal(config.version_bits, name=f"version_{index}") for index in range(config.entries)
+        ]
+
+        def version(index: ValueLike) -> Value:
+            return Array(versions)[Value.cast(index)]
+
+        for admit in self.admit:
+            m.d.comb += [admit.grant.eq(1), admit.token.eq(version(admit.index))]
+        for deliver in self.deliver:
+            m.d.comb += [
+                deliver.replay.eq(deliver.token != version(deliver.index)),
+                deliver.renewed.eq(version(deliver.index)),
+            ]
+        if config.scope is RetireScope.DMA:
+            for slot, kill in zip(self.slot, self.kill, strict=True):
+                stale = slot.token != version(slot.index)
+                m.d.comb += kill.eq(slot.occupied & slot.indexed & stale)
+
+        for source, (change, match) in enumerate(zip(self.change, self.match, strict=True)):
+            after_apply = Signal(name=f"after_apply_{source}")
+            snapshot = Signal(config.ports, name=f"snapshot_{source}")
+            on_offer = Signal(config.ports, name=f"on_offer_{source}")
+            remaining = Signal(config.ports, name=f"remaining_{source}")
+            next_version = Signal(config.version_bits, name=f"next_version_{source}")
+            m.d.comb += [
+                next_version.eq(version(change.index) + 1),
+                on_offer.eq(
+                    Cat(
+                        deliver.valid & deliver.fixed & (deliver.index == change.index)
+                        for deliver in self.deliver
+                    )
+                ),
+                # Between two beats of a port there is a cycle in which none of them is fixed.
+                remaining.eq(Mux(after_apply, on_offer, snapshot & on_offer)),
+                change.complete.eq(~remaining.any()),
+            ]
+            m.d.sync += [after_apply.eq(change.applied), snapshot.eq(remaining)]
+            in_use = Cat(
+                old & (slot.token == next_version)
+                for old, slot in zip(match, self.slot, strict=True)
+            )
+            m.d.comb += change.apply.eq(~in_use.any() if config.on_wrap is OnWrap.WAIT else 1)
+            with m.If(change.applied):
+                m.d.sync += version(change.index).eq(next_version)
+        return m

@@ -1,0 +1,266 @@
+"""From an Amaranth component to what holds of it for all time.
+
+Yosys makes an and-inverter graph of the component, in AIGER; ABC proves, by property-directed
+reachability, that an output is never high, or finds the shortest way to make it so, by bounded
+model checking. Memories start with any content.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import pyosys
+from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
+
+from sim import simulators
+from sim.netlist import CACHE, YOSYS, Design, NetlistFailed, locked, netlist_key
+
+ABC = Path(pyosys.__file__).parent / "yosys-abc"
+
+
+class ProverFailed(RuntimeError):
+    """A proof could not be tried."""
+
+
+class Verdict(StrEnum):
+    """What came of a proof."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a proof, and what it took.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    seconds : float
+    trace : tuple
+        Of a refuted output: the value of each input in each cycle, up to the first in which the
+        output is high.
+    """
+
+    verdict: Verdict
+    seconds: float
+    trace: tuple[Mapping[str, int], ...] = ()
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the trace."""
+        return len(self.trace)
+
+
+@dataclass(frozen=True)
+class Model:
+    """An and-inverter graph, and the names of what goes in and out.
+
+    Parameters
+    ----------
+    path : Path
+        AIGER, with the outputs in the order of ``outputs``.
+    outputs : tuple of str
+    inputs : tuple
+        Name and bit of each input of the graph; those without a name are first contents of
+        memories.
+    """
+
+    path: Path
+    outputs: tuple[str, ...]
+    inputs: tuple[tuple[str, int] | None, ...]
+
+
+def model(design: Design, cache: Path = CACHE) -> Model:
+    """The graph of a design, made only if it is not in the cache.
+
+    Raises
+    ------
+    NetlistFailed
+        If Yosys refuses the component.
+    """
+    key = netlist_key(design, Path(__file__))
+    path = cache / "aiger" / key / f"{design.name}.aig"
+    names = path.with_suffix(".map")
+    if not path.exists():
+        with locked(path.parent):
+            if not path.exists():
+                _write_aiger(design, path)
+    return _named(path, names.read_text())
+
+
+def _write_aiger(design: Design, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        text = rtlil.convert(design.factory(), name=design.name, emit_src=False)
+        Path(folder, "in.il").write_text(text)
+        commands = [
+            "read_rtlil in.il",
+            f"hierarchy -top {design.name}",
+            "proc",
+            "flatten",
+            "opt -full",
+            "memory_map",
+            "opt -full",
+            "techmap",
+            "opt -fast -full",
+            "dffunmap",
+            "simplemap",
+            "opt -fast -nodffe -nosdff",
+            "aigmap",
+            "opt_clean -purge",
+            "setundef -init -zero",
+            "write_aiger -zinit -map out.map out.aig",
+        ]
+        result = subprocess.run(
+            [sys.executable, "-c", YOSYS, *commands],
+            cwd=folder,
+            env=simulators.clean_environment(),
+            capture_output=True,
+            text=True,
+        )
+        if result.returncode or not Path(folder, "out.aig").exists():
+            said = (result.stdout + result.stderr).strip().splitlines()
+            raise NetlistFailed("\n".join([f"Yosys failed on {design.name}:", *said[-5:]]))
+        # The graph comes last: where it is, the names are, too.
+        for made, final in (("out.map", path.with_suffix(".map")), ("out.aig", path)):
+            partial = final.with_name(f"{final.name}.{os.getpid()}")
+            partial.write_bytes(Path(folder, made).read_bytes())
+            partial.rename(final)
+
+
+def _named(path: Path, names: str) -> Model:
+    header = path.open("rb").readline().split()
+    inputs: list[tuple[str, int] | None] = [None] * int(header[2])
+    outputs = [""] * int(header[4])
+    for line in names.splitlines():
+        kind, place, bit, name = (line.split() + [""] * 4)[:4]
+        if kind == "input":
+            inputs[int(place)] = (name, int(bit))
+        elif kind == "output":
+            outputs[int(place)] = name
+    return Model(path, tuple(outputs), tuple(inputs))
+
+
+def select(source: Model, bad: Sequence[str], always: Sequence[str], never: Sequence[str]) -> bytes:
+    """The graph with only the outputs ``bad``, and others as constraints.
+
+    Parameters
+    ----------
+    source : Model
+    bad, always, never : sequence of str
+        Outputs that are to be judged, that are assumed to be high, and assumed to be low.
+    """
+    header, rest = source.path.read_bytes().split(b"\n", 1)
+    words = header.split()
+    latches, outputs = int(words[3]), int(words[4])
+    lines = rest.split(b"\n", latches + outputs)
+    literals = dict(zip(source.outputs, map(int, lines[latches : latches + outputs]), strict=True))
+    # An output that is constant has no name in the graph: Yosys found that it is always low.
+    chosen = [literals.get(name, 0) for name in bad]
+    constraints = [literals[name] for name in always]
+    constraints += [literals.get(name, 0) ^ 1 for name in never]
+    words[4] = b"%d" % len(chosen)
+    if constraints:
+        words += [b"0", b"%d" % len(constraints)]
+    numbers = [b"%d" % literal for literal in chosen + constraints]
+    return b"\n".join([b" ".join(words), *lines[:latches], *numbers, lines[-1]])
+
+
+def prove(
+    source: Model,
+    bad: str,
+    always: Sequence[str] = (),
+    never: Sequence[str] = (),
+    limit: int = 60,
+) -> Result:
+    """Tries to prove that an output is never high.
+
+    Parameters
+    ----------
+    source : Model
+    bad : str
+    always, never : sequence of str
+        Outputs that are assumed to be high, and to be low, in every cycle.
+    limit : int
+        Seconds after which nothing is decided.
+    """
+    return _run(source, bad, always, never, f"scorr; dc2; pdr -s -f -T {limit}", limit)
+
+
+def refute(
+    source: Model,
+    bad: str,
+    always: Sequence[str] = (),
+    never: Sequence[str] = (),
+    limit: int = 60,
+    depth: int = 100,
+) -> Result:
+    """Looks for the shortest way to make an output high. Parameters as in :func:`prove`.
+
+    A result that is undecided says that there is none of up to ``depth`` cycles, or that the time
+    was over.
+    """
+    return _run(source, bad, always, never, f"scorr; dc2; bmc3 -F {depth} -T {limit}", limit)
+
+
+_SAID = re.compile(r"Property proved|was asserted in frame (\d+)", re.MULTILINE)
+
+
+def _run(
+    source: Model,
+    bad: str,
+    always: Sequence[str],
+    never: Sequence[str],
+    engine: str,
+    limit: int,
+) -> Result:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "in.aig").write_bytes(select(source, [bad], always, never))
+        fold = "fold; " if always or never else ""
+        script = f"read_aiger in.aig; strash; {fold}{engine}; write_cex -a out.cex"
+        try:
+            result = subprocess.run(
+                [ABC, "-c", script],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                # Its own limit isn't looked at everywhere.
+                timeout=2 * limit + 30,
+            )
+        except subprocess.TimeoutExpired:
+            return Result(Verdict.UNDECIDED, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        said = _SAID.search(result.stdout)
+        if said is None:
+            if "UNDECIDED" in result.stdout or "No output asserted" in result.stdout:
+                return Result(Verdict.UNDECIDED, seconds)
+            lines = (result.stdout + result.stderr).strip().splitlines()
+            raise ProverFailed("\n".join(["ABC failed:", *lines[-5:]]))
+        if said[1] is None:
+            return Result(Verdict.PROVED, seconds)
+        return Result(Verdict.REFUTED, seconds, _trace(source, Path(folder, "out.cex")))
+
+
+def _trace(source: Model, path: Path) -> tuple[Mapping[str, int], ...]:
+    """The values of the named inputs, from a witness of AIGER."""
+    cycles = []
+    for line in path.read_text().splitlines():
+        if len(line) != len(source.inputs) or set(line) - set("01x"):
+            continue
+        values: dict[str, int] = {}
+        for named, value in zip(source.inputs, line, strict=True):
+            if named is not None:
+                name, bit = named
+                values[name] = values.get(name, 0) | (value == "1") << bit
+        cycles.append(values)
+    return tuple(cycles)
