@@ -1,6 +1,6 @@
 """From an admitted lookup to its beats."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -10,7 +10,7 @@ from rtl.component import Component
 from rtl.config import RetireScope, TableConfig
 from rtl.layouts import LookupStatus, beat_layout, entry_layout, translation_layout
 from rtl.monitor import WatchedStageSignature
-from rtl.replay import ReplayBuffer
+from rtl.replay import DEPTH, ReplayBuffer
 from rtl.tables import ReadSignature
 
 
@@ -79,8 +79,12 @@ class LookupPipeline(Component):
     translation : Out(ReadSignature(translation_layout, config.translations))
     delivery : Out(stream.Signature(delivery_layout))
     offer : Out(OfferSignature)
-    stage : Out(WatchedStageSignature).array(3)
-        The lookups in check, walk and deliver.
+    stage : Out(WatchedStageSignature).array(stages(replays))
+        The lookups in check, walk and deliver, and those that are to start anew.
+    issue : Out(WatchedStageSignature)
+        The lookup whose entry is read in this cycle.
+    astray : Out(1)
+        What is kept for a replay isn't what is in the pipeline.
     """
 
     def __init__(self, config: TableConfig, replays: bool = False):
@@ -93,7 +97,9 @@ class LookupPipeline(Component):
                 "translation": Out(ReadSignature(translation_layout(config), config.translations)),
                 "delivery": Out(stream.Signature(delivery_layout(config))),
                 "offer": Out(OfferSignature(config)),
-                "stage": Out(WatchedStageSignature(config)).array(3),
+                "stage": Out(WatchedStageSignature(config)).array(stages(replays)),
+                "issue": Out(WatchedStageSignature(config)),
+                "astray": Out(1),
             }
         )
 
@@ -124,6 +130,13 @@ class LookupPipeline(Component):
             m.d.sync += check_valid.eq(admitted.valid)
         with m.If(self.entry.enable):
             m.d.sync += check_item.eq(admitted.payload)
+        m.d.comb += [
+            self.issue.valid.eq(self.entry.enable),
+            self.issue.admitted.eq(admitted.payload.verdict == LookupStatus.OK),
+            self.issue.port.eq(admitted.payload.port),
+            self.issue.tag.eq(admitted.payload.lookup.tag),
+            self.issue.index.eq(admitted.payload.lookup.key.index),
+        ]
 
         # Walk: one page a cycle. Everything that all beats of a lookup share travels in `common`.
         common_layout = data.StructLayout(
@@ -286,7 +299,7 @@ class LookupPipeline(Component):
             (walk_valid, walk.admitted, ~walk_first, walk),
             (out_valid, out.admitted, 0, out),
         )
-        for stage, (valid, has_slot, begun, item) in zip(self.stage, stages, strict=True):
+        for stage, (valid, has_slot, begun, item) in zip(self.stage, stages, strict=False):
             common = item is not check_item
             m.d.comb += [
                 stage.valid.eq(valid),
@@ -297,6 +310,13 @@ class LookupPipeline(Component):
                 stage.index.eq(item.index if common else item.lookup.key.index),
             ]
 
+        if buffer is not None:
+            self._watch_buffer(
+                m,
+                buffer,
+                (out_valid & out_first & ~fixed, walk_valid & walk_first, check_valid),
+            )
+
         retires = beat.last & out.admitted
         if config.scope is RetireScope.DMA:
             # Whoever got an OK beat keeps its slot until the DMA engine returns the tag.
@@ -306,3 +326,39 @@ class LookupPipeline(Component):
             retires = retires & ~answered & ~ok
         m.d.comb += delivery.retires.eq(retires)
         return m
+
+    def _watch_buffer(
+        self, m: Module, buffer: ReplayBuffer, unsettled: tuple[ValueLike, ValueLike, ValueLike]
+    ) -> None:
+        """Compares what is kept with what is in the pipeline, from deliver back to check."""
+        place: ValueLike = 0
+        differs = []
+        for number, present in enumerate(unsettled):
+            stage = self.stage[2 - number]
+            kept = data.View(
+                admitted_layout(self._config),
+                Array(Value.cast(item) for item in buffer.item)[place],
+            )
+            same = (
+                (kept.lookup.tag == stage.tag)
+                & (kept.lookup.key.index[: len(stage.index)] == stage.index)
+                & (kept.port == stage.port)
+                & ((kept.verdict == LookupStatus.OK) == stage.admitted)
+            )
+            differs.append(present & ~same)
+            place = place + Value.cast(present)
+        m.d.comb += self.astray.eq(Cat(differs).any() | (place != buffer.issued_count))
+        for number, item in enumerate(buffer.item):
+            waits = self.stage[3 + number]
+            m.d.comb += [
+                waits.valid.eq((number >= buffer.issued_count) & (number < buffer.kept_count)),
+                waits.admitted.eq(item.verdict == LookupStatus.OK),
+                waits.port.eq(item.port),
+                waits.tag.eq(item.lookup.tag),
+                waits.index.eq(item.lookup.key.index),
+            ]
+
+
+def stages(replays: bool) -> int:
+    """Lookups that a pipeline can hold, those among them that wait to start anew."""
+    return 3 + (DEPTH if replays else 0)

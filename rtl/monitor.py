@@ -150,6 +150,10 @@ class TermsSignature(wiring.Signature):
 TERM_BITS = 16
 
 
+DELIVER = 2
+"""The stage of a pipeline whose beat is offered."""
+
+
 class ViolationSignature(wiring.Signature):
     """Sticky record of the violations of one guarantee.
 
@@ -237,6 +241,8 @@ class Monitor(Component):
     ----------
     config : TableConfig
         With ``ghost_version``.
+    stages : int
+        Lookups that a pipeline can hold.
 
     Members
     -------
@@ -245,9 +251,13 @@ class Monitor(Component):
     dma : In(TagSignature).array(config.ports)
         The DMA engine of the port issues a beat under this tag.
     door : In(WatchedDoorSignature).array(config.ports)
-    stage : In(WatchedStageSignature).array(pipelines, 3)
+    stage : In(WatchedStageSignature).array(pipelines, stages)
+    issue : In(WatchedStageSignature).array(pipelines)
+        The lookup whose entry is read in this cycle.
     replayed : In(pipelines)
-        The lookup in the last stage of the pipeline starts anew.
+        The lookup that is to be delivered starts anew.
+    astray : In(pipelines)
+        What a pipeline keeps for a replay isn't what is in it.
     waiting : In(config.ports)
         A beat is offered and not accepted.
     unheard : In(config.sources)
@@ -264,6 +274,9 @@ class Monitor(Component):
     outlived : Out(1)
         Sticky: a lookup was in flight after the C of a change that came after its admission. That
         is no fault by itself. Where it never happens, nothing stale can be answered.
+    stray : Out(1)
+        Sticky: in scope ``dma``, a DMA engine issued a beat under a tag that no lookup in flight
+        has. That is a fault of the engine, and nothing is guaranteed to it.
     start : In(1)
         The table is ready; cycles are counted from here on.
     ready : Out(1)
@@ -275,7 +288,7 @@ class Monitor(Component):
         If the configuration has no ``ghost_version``.
     """
 
-    def __init__(self, config: TableConfig):
+    def __init__(self, config: TableConfig, stages: int = 3):
         if not config.ghost_version:
             raise ValueError("a monitor needs a configuration with ghost_version")
         self._config = config
@@ -285,8 +298,10 @@ class Monitor(Component):
                 "beat": In(AcceptedBeatSignature(config)).array(config.ports),
                 "dma": In(TagSignature(config)).array(config.ports),
                 "door": In(WatchedDoorSignature(config)).array(config.ports),
-                "stage": In(WatchedStageSignature(config)).array(config.pipelines, 3),
+                "stage": In(WatchedStageSignature(config)).array(config.pipelines, stages),
+                "issue": In(WatchedStageSignature(config)).array(config.pipelines),
                 "replayed": In(config.pipelines),
+                "astray": In(config.pipelines),
                 "waiting": In(config.ports),
                 "unheard": In(config.sources),
                 "occupied": In(config.slots),
@@ -299,6 +314,7 @@ class Monitor(Component):
                 "violation": Out(violations_signature(config)),
                 "unsound": Out(1),
                 "outlived": Out(1),
+                "stray": Out(1),
                 "start": In(1),
                 "ready": Out(1),
             }
@@ -394,24 +410,19 @@ class Monitor(Component):
             """From before the A of a change whose C has been."""
             return Mux(older(version, tag), of(tag, "settled"), of(tag, "outdated"))
 
-        # A lookup that starts anew counts as admitted anew, and the pipeline admits no other in
-        # that cycle. The version that is current then is known one cycle later.
+        # A lookup that starts anew counts as admitted anew. The version that is current when its
+        # entry is read is known one cycle later.
+        starts = Signal(name=f"starts_{port}")
+        start = self.issue[port if config.pipelines > 1 else 0]
+        mine = start.port == port if config.pipelines < config.ports else 1
         taken = Signal(name=f"taken_{port}")
         taken_tag = Signal(config.tag_bits, name=f"taken_tag_{port}")
-        pipeline = port if config.pipelines > 1 else 0
-        last = self.stage[pipeline][-1]
-        again = self.replayed[pipeline] & (last.port == port if config.pipelines == 1 else 1)
-        starts = Signal(name=f"starts_{port}")
-        start_tag = Signal(config.tag_bits, name=f"start_tag_{port}")
-        start_index = Signal(config.index_bits, name=f"start_index_{port}")
         m.d.comb += [
-            starts.eq(take.valid | again),
-            start_tag.eq(Mux(again, last.tag, take.tag)),
-            start_index.eq(Mux(again, last.index, take.index)),
+            starts.eq(start.valid & start.admitted & mine),
             read.enable.eq(starts),
-            read.address.eq(start_index),
+            read.address.eq(start.index),
         ]
-        m.d.sync += [taken.eq(starts), taken_tag.eq(start_tag)]
+        m.d.sync += [taken.eq(starts), taken_tag.eq(start.tag)]
 
         judged = Signal(name=f"judged_{port}")
         ok = Signal(name=f"ok_{port}")
@@ -440,11 +451,11 @@ class Monitor(Component):
                     record.answered.eq(0),
                     record.walking.eq(1),
                 ]
-            with m.If(starts & (start_tag == tag)):
+            with m.If(starts & (start.tag == tag)):
                 m.d.sync += [record.changed.eq(0), record.outdated.eq(0), record.settled.eq(1)]
                 # What happens in this cycle happens to the entry after it was read.
                 for source, change in enumerate(self.change):
-                    with m.If(change.index == start_index):
+                    with m.If(change.index == start.index):
                         with m.If(change.applied & change.arbitrated):
                             m.d.sync += record.changed.eq(1)
                         with m.Elif(incomplete[source] & ~change.completed):
@@ -499,7 +510,7 @@ class Monitor(Component):
 
     def _watch_slots(self, m: Module, records: "list[_Record]") -> None:
         """What every policy stands on."""
-        unsound = []
+        unsound = [self.astray.any()]
         for pipeline in range(self._config.pipelines):
             stages = list(self.stage[pipeline])
             for stage in stages:
@@ -529,6 +540,13 @@ class Monitor(Component):
             occupied & record.outdated
             for record, occupied in zip(records, self.occupied, strict=True)
         ]
+        stray = []
+        if self._config.scope is RetireScope.DMA:
+            for port, dma in enumerate(self.dma):
+                own = self.occupied[port * self._config.tags : (port + 1) * self._config.tags]
+                stray.append(dma.valid & ~own.bit_select(dma.tag, 1))
+        with m.If(any_of(*stray)):
+            m.d.sync += self.stray.eq(1)
         with m.If(any_of(*unsound)):
             m.d.sync += self.unsound.eq(1)
         with m.If(any_of(*outlived)):
@@ -540,7 +558,8 @@ class Monitor(Component):
         """Lookups that start anew, and those behind them."""
         config = self._config
         for pipeline in range(config.pipelines):
-            *behind, last = self.stage[pipeline]
+            behind = list(self.stage[pipeline])
+            last = behind.pop(DELIVER)
             slot = Signal(range(config.slots), name=f"replayed_slot_{pipeline}")
             m.d.comb += slot.eq(self._slot_of(pipeline, last))
             changed = Array(record.changed for record in records)[slot]

@@ -31,6 +31,10 @@ class ReplayBuffer(Component):
         The oldest lookup has offered its first beat.
     rewind : In(1)
         Never together with ``settled``.
+    issued_count, kept_count : Out(range(DEPTH + 1))
+        Lookups that were issued and not settled, and all that are kept.
+    item : Out(admitted_layout).array(DEPTH)
+        Those that are kept, the oldest first; those that were issued come first.
     """
 
     def __init__(self, config: TableConfig):
@@ -41,6 +45,9 @@ class ReplayBuffer(Component):
                 "issued": Out(stream.Signature(admitted_layout(config))),
                 "settled": In(1),
                 "rewind": In(1),
+                "issued_count": Out(range(DEPTH + 1)),
+                "kept_count": Out(range(DEPTH + 1)),
+                "item": Out(admitted_layout(self._config)).array(DEPTH),
             }
         )
 
@@ -49,7 +56,7 @@ class ReplayBuffer(Component):
         layout = admitted_layout(self._config)
         kept = [Signal(layout, name=f"kept_{place}") for place in range(DEPTH)]
         oldest = Signal(range(DEPTH))
-        count = Signal(range(DEPTH + 1))
+        count = self.kept_count
         # Of those that are kept, how many of the youngest are to be issued again.
         again = Signal(range(DEPTH + 1))
 
@@ -65,6 +72,12 @@ class ReplayBuffer(Component):
             self.issued.valid.eq(~self.rewind & (self.admitted.valid | (again != 0))),
             self.admitted.ready.eq(~self.rewind & (again == 0) & self.issued.ready),
         ]
+        m.d.comb += self.issued_count.eq(count - again)
+        for place, item in enumerate(self.item):
+            chosen = Array(Value.cast(kept_item) for kept_item in kept)[
+                (oldest + place)[: len(oldest)]
+            ]
+            m.d.comb += Value.cast(item).eq(chosen)
         with m.Switch(newest):
             for place, item in enumerate(kept):
                 with m.Case(place), m.If(takes):

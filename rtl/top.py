@@ -17,7 +17,7 @@ from rtl.layouts import (
     tag_signature,
     translation_layout,
 )
-from rtl.lookup import LookupPipeline
+from rtl.lookup import LookupPipeline, stages
 from rtl.monitor import (
     Monitor,
     TermsSignature,
@@ -94,6 +94,7 @@ class SharedTable(Component):
             members["violation"] = Out(violations_signature(config))
             members["unsound"] = Out(1)
             members["outlived"] = Out(1)
+            members["stray"] = Out(1)
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -142,7 +143,7 @@ class SharedTable(Component):
 
         monitor = None
         if config.ghost_version:
-            m.submodules.monitor = monitor = Monitor(config)
+            m.submodules.monitor = monitor = Monitor(config, stages(policy_class.replays))
             ready.append(monitor.ready)
             connect(m, monitor.violation, flipped(self.violation))
             connect(m, flipped(self.terms), monitor.terms)
@@ -151,6 +152,7 @@ class SharedTable(Component):
                 monitor.start.eq(self.ready),
                 self.unsound.eq(monitor.unsound),
                 self.outlived.eq(monitor.outlived),
+                self.stray.eq(monitor.stray),
                 monitor.occupied.eq(slots.occupied),
                 monitor_write.enable.eq(engine.translation_write.enable),
                 monitor_write.address.eq(engine.translation_write.address),
@@ -210,7 +212,11 @@ class SharedTable(Component):
             m.submodules[f"turn_{number}"] = turn = RoundRobin(len(served))
             m.d.comb += turn.served.eq(pipeline.admitted.valid & pipeline.admitted.ready)
             if monitor is not None:
-                m.d.comb += monitor.replayed[number].eq(pipeline.offer.replayed)
+                m.d.comb += [
+                    monitor.replayed[number].eq(pipeline.offer.replayed),
+                    monitor.astray[number].eq(pipeline.astray),
+                ]
+                connect(m, pipeline.issue, monitor.issue[number])
                 for place, stage in enumerate(pipeline.stage):
                     connect(m, stage, monitor.stage[number][place])
             for place, port in enumerate(served):

@@ -2,9 +2,10 @@
 
 Yosys makes an and-inverter graph of the component, in AIGER; ABC proves, by property-directed
 reachability, that an output is never high, or finds the shortest way to make it so, by bounded
-model checking. Memories start with any content.
+model checking. Memories start with zeros.
 """
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -70,8 +71,8 @@ class Model:
         AIGER, with the outputs in the order of ``outputs``.
     outputs : tuple of str
     inputs : tuple
-        Name and bit of each input of the graph; those without a name are first contents of
-        memories.
+        Name and bit of each input of the graph; those without a name are of modules that were
+        taken out.
     """
 
     path: Path
@@ -79,25 +80,36 @@ class Model:
     inputs: tuple[tuple[str, int] | None, ...]
 
 
-def model(design: Design, cache: Path = CACHE) -> Model:
+def model(design: Design, free: Sequence[str] = (), cache: Path = CACHE) -> Model:
     """The graph of a design, made only if it is not in the cache.
+
+    Parameters
+    ----------
+    design : Design
+    free : sequence of str
+        Modules that are taken out, with their names below the top one. Whatever they drive can
+        have any value in any cycle. What is proved then holds with the modules, too; what is
+        refuted may need something that they never do.
+    cache : Path
+        Folder of the cache.
 
     Raises
     ------
     NetlistFailed
         If Yosys refuses the component.
     """
+    design = dataclasses.replace(design, key=f"{design.key} {' '.join(free)}")
     key = netlist_key(design, Path(__file__))
     path = cache / "aiger" / key / f"{design.name}.aig"
     names = path.with_suffix(".map")
     if not path.exists():
         with locked(path.parent):
             if not path.exists():
-                _write_aiger(design, path)
+                _write_aiger(design, free, path)
     return _named(path, names.read_text())
 
 
-def _write_aiger(design: Design, path: Path) -> None:
+def _write_aiger(design: Design, free: Sequence[str], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         text = rtlil.convert(design.factory(), name=design.name, emit_src=False)
@@ -106,6 +118,7 @@ def _write_aiger(design: Design, path: Path) -> None:
             "read_rtlil in.il",
             f"hierarchy -top {design.name}",
             "proc",
+            *(f"cutpoint {design.name}.{name}" for name in free),
             "flatten",
             "opt -full",
             "memory_map",
@@ -147,7 +160,16 @@ def _named(path: Path, names: str) -> Model:
             inputs[int(place)] = (name, int(bit))
         elif kind == "output":
             outputs[int(place)] = name
+    literals = _literals(path, len(outputs))
+    if any(literal != 0 for literal, name in zip(literals, outputs, strict=True) if not name):
+        raise ProverFailed(f"An output of {path.stem} is always high.")
     return Model(path, tuple(outputs), tuple(inputs))
+
+
+def _literals(path: Path, outputs: int) -> list[int]:
+    header, rest = path.read_bytes().split(b"\n", 1)
+    latches = int(header.split()[3])
+    return [int(line) for line in rest.split(b"\n", latches + outputs)[latches:-1]]
 
 
 def select(source: Model, bad: Sequence[str], always: Sequence[str], never: Sequence[str]) -> bytes:
@@ -164,8 +186,8 @@ def select(source: Model, bad: Sequence[str], always: Sequence[str], never: Sequ
     latches, outputs = int(words[3]), int(words[4])
     lines = rest.split(b"\n", latches + outputs)
     literals = dict(zip(source.outputs, map(int, lines[latches : latches + outputs]), strict=True))
-    # An output that is constant has no name in the graph: Yosys found that it is always low.
-    chosen = [literals.get(name, 0) for name in bad]
+    # An output without a name was found to be always low.
+    chosen = [literals[name] for name in bad]
     constraints = [literals[name] for name in always]
     constraints += [literals.get(name, 0) ^ 1 for name in never]
     words[4] = b"%d" % len(chosen)
@@ -193,7 +215,15 @@ def prove(
     limit : int
         Seconds after which nothing is decided.
     """
-    return _run(source, bad, always, never, f"scorr; dc2; pdr -s -f -T {limit}", limit)
+    if bad not in source.outputs:
+        return Result(Verdict.PROVED, 0.0)
+    pdr = f"pdr -s -f -T {limit}"
+    result = _run(source, bad, always, never, f"scorr; dc2; {pdr}", limit)
+    if result.verdict is Verdict.UNDECIDED and result.seconds < limit / 2:
+        # What is constant after the reduction is nothing that `pdr` says anything about.
+        again = _run(source, bad, always, never, pdr, limit)
+        result = dataclasses.replace(again, seconds=result.seconds + again.seconds)
+    return result
 
 
 def refute(

@@ -80,6 +80,7 @@ class Harness(Component):
                 "tables_agree": Out(1),
                 "unsound": Out(1),
                 "outlived": Out(1),
+                "stray": Out(1),
                 **{str(guarantee): Out(1) for guarantee in Guarantee},
                 "deadline_is_tight": Out(1),
             }
@@ -126,6 +127,7 @@ class Harness(Component):
             self.tables_agree.eq(shadow.agree),
             self.unsound.eq(table.unsound),
             self.outlived.eq(table.outlived),
+            self.stray.eq(table.stray),
             table.terms.patience.eq(self.patience),
             table.terms.deadline.eq(Mux(tight, max(0, self.deadline - 1), self.deadline)),
         ]
