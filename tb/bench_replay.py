@@ -145,11 +145,10 @@ class _Out:
 
     def drive(self, cycle: int) -> None:
         offer = next((offer for offer in self._offers if offer.covers(cycle)), None)
-        if offer is not None and offer.taken is None and offer is self._current:
-            # The case ends before it is taken. That may happen now.
-            if self._bus.ready.value:
-                self._offers = ()
-                offer = None
+        waited = offer is not None and offer.taken is None and offer is self._current
+        if waited and self._bus.ready.value:
+            # The case has ended before it was taken, and now that has happened.
+            self._offers, offer = (), None
         self._current = offer
         self._bus.valid.value = int(offer is not None)
         self._bus.payload.value = self._packer.pack({} if offer is None else offer.fields)
@@ -165,7 +164,9 @@ class _Out:
         )
         what = described(self._stream, offer.fields)
         if cycle == offer.first:
-            story.tell(cycle, self._who, f"asks for {what}{'' if taken else ', which waits'}")
+            story.tell(
+                cycle, self._who, f"offers a {self._noun}: {what}{'' if taken else ', which waits'}"
+            )
         elif taken:
             story.tell(cycle, self._who, f"its {self._noun} is taken")
 

@@ -308,6 +308,8 @@ def load(path: Path) -> Case:
         if path.exists() and not path.is_file():
             raise CaseError("it is no ordinary file")
         text = path.read_text()
+    except FileNotFoundError:
+        raise CaseError("it doesn't exist") from None
     except OSError as error:
         raise CaseError(f"it can't be read: {error.strerror}") from None
     except UnicodeDecodeError:

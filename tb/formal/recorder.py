@@ -74,6 +74,10 @@ class Player:
                 for name in choice.signature.members:
                     signal = Value.cast(getattr(choice, name))
                     self._inputs[f"{kind}__{number}__{name}"] = signal
+        self._layouts: Mapping[str, data.Layout] = {
+            "lookup": lookup_layout(harness.config),
+            "command": command_layout(harness.config),
+        }
         self._trace: Sequence[Inputs] = ()
         self._look: Callable[[Any, int], bool] = lambda ctx, cycle: False
         self._simulator = Simulator(harness)
@@ -142,9 +146,7 @@ class Player:
                 best = self._attempt(best, [(cycle, name, bits)])
         return best
 
-    def _attempt(
-        self, trace: list[Inputs], bits: Sequence[tuple[int, str, int]]
-    ) -> list[Inputs]:
+    def _attempt(self, trace: list[Inputs], bits: Sequence[tuple[int, str, int]]) -> list[Inputs]:
         """The trace without some bits of some inputs, if it still is a violation."""
         without = [dict(inputs) for inputs in trace]
         for cycle, name, mask in bits:
@@ -153,13 +155,15 @@ class Player:
                 without[cycle][name] = left
         return without if without != trace and self.violates(without) else trace
 
+    def packed(self, payload: str, fields: Mapping[str, int]) -> int:
+        """The word of a payload, ``lookup`` or ``command``, with these fields."""
+        return Packer(self._layouts[payload]).pack(fields)
+
     def _fields(self, trace: Sequence[Inputs]) -> Iterator[tuple[int, str, int]]:
         """The bits of each field of each payload in a trace."""
-        config = self.harness.config
-        layouts = {"lookup": lookup_layout(config), "command": command_layout(config)}
         for cycle, inputs in enumerate(trace):
             for name in inputs:
-                layout = layouts.get(name.rsplit("__", 1)[-1])
+                layout = self._layouts.get(name.rsplit("__", 1)[-1])
                 if layout is not None:
                     for field in Packer(layout).masks():
                         yield cycle, name, field
@@ -197,9 +201,7 @@ class Player:
             for number, port in enumerate(ports):
                 lookup, beat = table.lookup[number], table.beat[number]
                 dma, retire = table.dma[number], table.retire[number]
-                port.lookups.see(
-                    now, get(lookup.valid), get(lookup.ready), get(lookup.payload)
-                )
+                port.lookups.see(now, get(lookup.valid), get(lookup.ready), get(lookup.payload))
                 port.beats.see(now, get(beat.valid), get(beat.ready), get(beat.payload))
                 if get(beat.ready):
                     port.accepts.append(now)
@@ -212,9 +214,7 @@ class Player:
                 source.commands.see(
                     now, get(command.valid), get(command.ready), get(command.payload)
                 )
-                source.completions.see(
-                    now, get(done.valid), get(done.ready), get(done.payload)
-                )
+                source.completions.see(now, get(done.valid), get(done.ready), get(done.payload))
                 if get(done.ready):
                     source.hears.append(now)
             return True
@@ -298,14 +298,15 @@ def case_of(
         verdict.cycle,
         verdict.place,
         dataclasses.replace(harness.config, **widths),  # pyright: ignore[reportArgumentType]
-        tuple(_wide_port(harness.config, port) for port in ports),
+        tuple(wide_port(harness.config, port) for port in ports),
         tuple(_wide_source(harness.config, source) for source in sources),
         verdict.deadline,
         verdict.patience,
     )
 
 
-def _wide_port(narrow: TableConfig, port: _PortRecord) -> PortCase:
+def wide_port(narrow: TableConfig, port: _PortRecord) -> PortCase:
+    """What happens on a port of a narrow table, as it would on one of a wide table."""
     lookups = [
         dataclasses.replace(offer, fields=wide_lookup(narrow, offer.fields))
         for offer in port.lookups.offers
