@@ -24,8 +24,11 @@ from tb.model.table import LookupStatus, Opcode
 SCALE = 2048
 """Bytes of the wide table for each of the narrow one, whose pages have two."""
 
-RULES = ("ranges_apart", "pages_written")
-"""Outputs of the harness that must be high all the time, or the trace shows nothing."""
+ALWAYS = ("ranges_apart", "pages_written")
+"""Outputs of the harness that are high all the time, or the trace shows nothing."""
+
+NEVER = ("unsound",)
+"""Those that are low all the time."""
 
 Inputs = dict[str, int]
 """Value of each input of the harness that isn't 0, by the name that the prover gives it."""
@@ -62,11 +65,21 @@ class Player:
     harness : Harness
     output : str
         The one that the traces make high.
+    always, never : sequence of str
+        Outputs that are high, and low, in every cycle of a trace.
     """
 
-    def __init__(self, harness: Harness, output: str):
+    def __init__(
+        self,
+        harness: Harness,
+        output: str,
+        always: Sequence[str] = ALWAYS,
+        never: Sequence[str] = NEVER,
+    ):
         self.harness = harness
         self.output = output
+        self._rules = [(getattr(harness, name), 1) for name in always]
+        self._rules += [(getattr(harness, name), 0) for name in never]
         self._inputs: dict[str, Value] = {"earlier": harness.earlier}
         for kind, count in (("port", harness.config.ports), ("source", harness.config.sources)):
             for number in range(count):
@@ -115,15 +128,16 @@ class Player:
     def violates(self, trace: Sequence[Inputs]) -> bool:
         """Whether the output is high in the last cycle and not before, and all rules are kept."""
         harness, last = self.harness, len(trace) - 1
-        rules = [getattr(harness, name) for name in RULES]
+        output = getattr(harness, self.output)
         high = False
 
         def look(ctx: Any, cycle: int) -> bool:
             nonlocal high
-            if not all(ctx.get(rule) for rule in rules) or ctx.get(harness.unsound):
+            if any(ctx.get(signal) != value for signal, value in self._rules):
                 return False
-            high = bool(ctx.get(getattr(harness, self.output))) and cycle == last
-            return cycle < last and not ctx.get(getattr(harness, self.output))
+            is_high = bool(ctx.get(output))
+            high = is_high and cycle == last
+            return not is_high and cycle < last
 
         self.play(trace, look)
         return high
@@ -261,6 +275,8 @@ def case_of(
     trace: Sequence[Mapping[str, int]],
     output: str,
     *,
+    always: Sequence[str] = ALWAYS,
+    never: Sequence[str] = NEVER,
     smaller: bool = True,
 ) -> Case:
     """Makes a case of the trace that refuted an output.
@@ -274,6 +290,8 @@ def case_of(
         What :func:`sim.prover.refute` found: per cycle the value of each input.
     output : str
         A guarantee, or ``deadline_is_tight``.
+    always, never : sequence of str
+        What was assumed when the trace was found: outputs that are high, and low, in every cycle.
     smaller : bool
         Leave out of the trace what it does without need.
 
@@ -283,7 +301,7 @@ def case_of(
         If the output is not high in the last cycle of the trace, and only then, or a rule is
         broken on the way.
     """
-    player = Player(harness, output)
+    player = Player(harness, output, always, never)
     ignored = ("clk",)
     best = [{n: v for n, v in i.items() if v and n not in ignored} for i in trace]
     if not player.violates(best):
