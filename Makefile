@@ -52,6 +52,7 @@ clean:
 help:
 	@echo 'make sim       run traffic on the shared entry and show what came of it'
 	@echo 'make waves     the same, then look at it in GTKWave'
+	@echo '               with CASE=... either of them replays a recorded violation'
 	@echo 'make verilog   write the table as one Verilog file'
 	@echo 'make test      run all tests, or those that a policy must pass: ARBITER=...'
 	@echo 'make lint      check style and types'

@@ -18,6 +18,7 @@ from sim.parameters import (
     parse,
     parse_table,
 )
+from sim.replay import print_replay, replay_case
 from sim.run import RunFailed
 from sim.simulators import SimulatorMissing
 from sim.summary import print_summary
@@ -53,6 +54,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(words: Sequence[str], console: Console) -> int:
     request = parse(words)
+    if request.case is not None:
+        replay = replay_case(request, "sim", console, waves=request.run["waves"])
+        print_replay(replay, console)
+        return 1 if replay.broken else 0
     outcome = run_job(request, "sim", console, waves=request.run["waves"])
     print_summary(outcome, console)
     return 1 if outcome.broken else 0
@@ -60,8 +65,12 @@ def _run(words: Sequence[str], console: Console) -> int:
 
 def _waves(words: Sequence[str], console: Console) -> int:
     request = parse(words)
-    outcome = run_job(request, "waves", console, waves=True)
-    print_summary(outcome, console)
+    if request.case is not None:
+        outcome = replay_case(request, "waves", console, waves=True)
+        print_replay(outcome, console)
+    else:
+        outcome = run_job(request, "waves", console, waves=True)
+        print_summary(outcome, console)
     assert outcome.save is not None
     shown_well = open_in_gtkwave(outcome.save)
     return 1 if outcome.broken else shown_well

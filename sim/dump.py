@@ -99,6 +99,8 @@ class Race:
         Who takes part in it.
     marks : mapping of str to int
         Further times in ns, by name: R, A and C of the change.
+    guarantee : Guarantee, optional
+        What was looked for.
     """
 
     what: str
@@ -107,6 +109,7 @@ class Race:
     port: int | None = None
     source: int | None = None
     marks: Mapping[str, int] = field(default_factory=dict)
+    guarantee: Guarantee | None = None
 
 
 def read_header(dump: Path) -> Header:
@@ -121,10 +124,19 @@ def read_header(dump: Path) -> Header:
         return _parse_header(file, dump)
 
 
-def find_race(dump: Path, config: TableConfig) -> Race | None:
+def find_race(dump: Path, config: TableConfig, guarantee: Guarantee | None = None) -> Race | None:
     """The first violation in a dump, or else the first change that met lookups in flight.
 
     Without either the first change of an entry; without any, nothing.
+
+    Parameters
+    ----------
+    dump : Path
+    config : TableConfig
+        Configuration of the table in the dump.
+    guarantee : Guarantee, optional
+        The only one whose violation counts. Without it those that touch somebody's memory count,
+        and those that the policy declares.
 
     Raises
     ------
@@ -132,7 +144,7 @@ def find_race(dump: Path, config: TableConfig) -> Race | None:
         If :func:`read_header` would.
     """
     with _open_as_vcd(dump) as file:
-        search = _Search(_parse_header(file, dump), config)
+        search = _Search(_parse_header(file, dump), config, guarantee)
         search.read(file)
     return search.race()
 
@@ -232,7 +244,7 @@ def _changes(
 class _Search:
     """Follows a handful of signals through a dump until shortly after the first violation."""
 
-    def __init__(self, header: Header, config: TableConfig):
+    def __init__(self, header: Header, config: TableConfig, guarantee: Guarantee | None):
         self._ticks_per_ns = header.ticks_per_ns
         self._sources = range(config.sources)
         self._ports = range(config.ports)
@@ -250,7 +262,10 @@ class _Search:
             *(f"violation__{g}__{name}" for g in Guarantee for name in ("seen", "port")),
         ]
         # That an entry's change costs time or lookups is no race, unless it was said not to.
+        self._sought = guarantee
         self._shown = HARMFUL | policy(config.arbiter).guarantees(config)
+        if guarantee is not None:
+            self._shown = frozenset({guarantee})
         found = {name: header.find(name) for name in names}
         self._variables = {name: v for name, v in found.items() if v is not None}
         self._rises: dict[str, list[int]] = {name: [] for name in names}
@@ -299,7 +314,11 @@ class _Search:
             port = None if guarantee in OF_CHANGES else place
             where = f"source {place}" if port is None else f"port {place}"
             what = f"First violation: {guarantee}, {where}"
-            return self._describe(what, at, port, *self._last_applied(at))
+            # What isn't stale, but late or lost, is so because of a change that may not be applied.
+            change = self._last_applied(at) if guarantee in HARMFUL else self._last_requested(at)
+            if port is None:
+                change = (at, place)
+            return self._describe(what, at, port, *change)
         if self._met is not None:
             at, source = self._met
             return self._describe("First change that meets lookups in flight", at, None, at, source)
@@ -318,6 +337,16 @@ class _Search:
             if time <= until
         ]
         return max(applied, default=(until, None))
+
+    def _last_requested(self, until: int) -> tuple[int, int | None]:
+        """The last change that the arbiter was asked about, and its source."""
+        requested = [
+            (time, s)
+            for s in self._sources
+            for time in self._rises[f"change__{s}__requested"]
+            if time <= until
+        ]
+        return max(requested, default=(until, None))
 
     def _life(self, source: int, until: int) -> dict[str, int]:
         """R, A and C of the last change of a source that was requested until then."""
@@ -355,7 +384,9 @@ class _Search:
             together.setdefault(time, []).append(mark)
         marks = {" ".join(names): self._ns(time) for time, names in together.items()}
         start, end = self._window(at, times)
-        return Race(what, self._ns(at), (self._ns(start), self._ns(end)), port, source, marks)
+        return Race(
+            what, self._ns(at), (self._ns(start), self._ns(end)), port, source, marks, self._sought
+        )
 
     def _window(self, at: int, times: list[int]) -> tuple[int, int]:
         start = max(0, min(times) - 4 * self._period)

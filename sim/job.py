@@ -78,7 +78,7 @@ def run_job(request: Request, verb: str, console: Console, *, waves: bool) -> Ou
         parameters |= captured
     # Eight if there is room for them, more for long lookups.
     parameters["buffer_pages"] = max(longest, min(8, request.most_pages))
-    folder = _new_folder(request)
+    folder = new_folder(f"{own.label(request.config.arbiter)}-{request.run['seed']}")
     repeat = request.repeat(verb)
     started = time.monotonic()
     with _progress(console, folder / "progress", parameters["lookups"]):
@@ -107,7 +107,7 @@ def run_job(request: Request, verb: str, console: Console, *, waves: bool) -> Ou
         **measured,
     }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    _point_latest_to(folder)
+    point_latest_to(folder)
     files = [folder / "result.json", ran.log]
     save = None
     if ran.waves is not None:
@@ -151,9 +151,9 @@ def _captured(request: Request) -> tuple[dict[str, Any], int]:
     return parameters, pages
 
 
-def _new_folder(request: Request) -> Path:
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    name = f"{stamp}-{own.label(request.config.arbiter)}-{request.run['seed']}"
+def new_folder(what: str) -> Path:
+    """Makes a folder for a run, named after the time and what is run."""
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{what}"
     folder, attempt = RUNS / name, 1
     while True:
         try:
@@ -165,7 +165,8 @@ def _new_folder(request: Request) -> Path:
             return folder
 
 
-def _point_latest_to(folder: Path) -> None:
+def point_latest_to(folder: Path) -> None:
+    """From now on the last run is the one in this folder."""
     temporary = BUILD / f"latest.{os.getpid()}"
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(folder.relative_to(BUILD))

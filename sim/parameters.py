@@ -14,6 +14,7 @@ from rtl.config import PRESETS, ConfigError, TableConfig
 from sim.simulators import Simulator, SimulatorMissing, require
 from tb.agents.generators import GENERATORS
 from tb.agents.scenes import PAGE_SHIFT
+from tb.formal.case import CASES, Case, CaseError, close_names, load, names
 
 CHANGES = ("deregister", "local_invalidate", "remote_invalidate", "reregister", "rebind")
 """Kinds of changes of the shared entry."""
@@ -88,6 +89,15 @@ def _flag(name: str, text: str) -> bool:
     if text not in _FLAGS:
         raise ConfigError(name, " or ".join(_FLAGS), text)
     return text == "1"
+
+
+def _word_or_file(name: str, text: str) -> str:
+    if not text.isprintable() or not text.strip():
+        raise ConfigError(name, "the name of a case, or a .json file", text)
+    return text
+
+
+_CASE_MEANING = "recorded violation to replay, by its name in tb/formal/cases or as a .json file"
 
 
 def _file(name: str, text: str) -> Path:
@@ -175,6 +185,7 @@ RUN_PARAMETERS = {
         _word("backpressure", [*GENERATORS], "always", "when consumers accept beats"),
         Parameter("dma_cycles", whole_number(0, 10_000), 2, "most cycles before each DMA beat"),
         Parameter("capture", _file, None, "RoCEv2 capture to play, instead of LOOKUPS"),
+        Parameter("case", _word_or_file, None, _CASE_MEANING),
         Parameter("seed", whole_number(0, 2**31 - 1), None, "of all random choices (a new one)"),
         _word("sim", [*Simulator], "verilator", "simulator"),
         Parameter("waves", _flag, False, "1: dump all signals", _FLAGS),
@@ -198,11 +209,14 @@ class Request:
         Value of each of :data:`RUN_PARAMETERS`.
     typed : dict
         What was typed, by name in upper case.
+    case : Case, optional
+        What is to be replayed, instead of a run; the configuration is that of the case.
     """
 
     config: TableConfig
     run: dict[str, Any]
     typed: dict[str, str]
+    case: Case | None = None
 
     @property
     def simulator(self) -> Simulator:
@@ -229,7 +243,9 @@ class Request:
         """The command that does the same again, seed included."""
         import shlex
 
-        words = {**self.typed, "SEED": str(self.run["seed"])}
+        words = dict(self.typed)
+        if self.case is None:
+            words["SEED"] = str(self.run["seed"])
         return shlex.join(["make", verb, *(f"{name}={value}" for name, value in words.items())])
 
 
@@ -243,6 +259,8 @@ def parse(words: Sequence[str]) -> Request:
     """
     typed, values, config = _read(words, {**RUN_PARAMETERS, **TABLE_PARAMETERS})
     run = {p.name: values.get(p.name, p.default) for p in RUN_PARAMETERS.values()}
+    if run["case"] is not None:
+        return _replay(run, typed)
     if run["seed"] is None:
         run["seed"] = random.SystemRandom().randrange(2**31)
     if run["capture"] is not None and "invalidations" not in values:
@@ -250,6 +268,34 @@ def parse(words: Sequence[str]) -> Request:
     request = Request(config, run, typed)
     _check_together(request)
     return request
+
+
+_WITH_CASE = ("CASE", "SIM", "WAVES")
+
+
+def _replay(run: dict[str, Any], typed: dict[str, str]) -> Request:
+    """The request to replay a case."""
+    for name in typed:
+        if name not in _WITH_CASE:
+            value = as_typed(typed[name])
+            raise UsageError(f"{name}={value} must be left out: CASE decides it.")
+    case = _case(run["case"])
+    _check_simulator(Simulator(run["sim"]))
+    return Request(case.config, run, typed, case)
+
+
+def _case(name: str) -> Case:
+    """The case that was meant: one of the project's, or one in a file."""
+    is_file = name.endswith(".json")
+    if not is_file and name not in names():
+        close = close_names(name)
+        meant = " or ".join([*[", ".join(close[:-1])][: len(close) > 1], *close[-1:]])
+        hint = f"did you mean {meant}?" if close else "tb/formal/cases holds them all."
+        raise UsageError(f"There is no case {as_typed(name)}: {hint}")
+    try:
+        return load(Path(name) if is_file else CASES / f"{name}.json")
+    except CaseError as error:
+        raise UsageError(f"CASE={as_typed(name, None)} can't be replayed: {error}.") from None
 
 
 def parse_table(words: Sequence[str]) -> TableConfig:
@@ -319,13 +365,17 @@ def _unknown(name: str, known: Mapping[str, Parameter]) -> str:
     return f"There is no parameter {as_typed(name)}: {hint}"
 
 
+def _check_simulator(simulator: Simulator) -> None:
+    try:
+        require(simulator)
+    except SimulatorMissing as error:
+        raise UsageError(f"SIM={simulator} is not possible, since {error}") from None
+
+
 def _check_together(request: Request) -> None:
     """Checks what depends on more than one parameter."""
     config, run, typed = request.config, request.run, request.typed
-    try:
-        require(request.simulator)
-    except SimulatorMissing as error:
-        raise UsageError(f"SIM={request.simulator} is not possible, since {error}") from None
+    _check_simulator(request.simulator)
     if not config.ghost_version:
         raise UsageError("GHOST_VERSION must be 1 to run, not 0: nothing could be judged.")
     for name, least in _WIDTHS.items():

@@ -151,7 +151,8 @@ def _write_aiger(design: Design, free: Sequence[str], path: Path) -> None:
 
 
 def _named(path: Path, names: str) -> Model:
-    header = path.open("rb").readline().split()
+    with path.open("rb") as file:
+        header = file.readline().split()
     inputs: list[tuple[str, int] | None] = [None] * int(header[2])
     outputs = [""] * int(header[4])
     for line in names.splitlines():

@@ -1,5 +1,6 @@
 """What a run came to, as a table on the terminal."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +15,7 @@ from sim.job import Outcome, shown
 def print_summary(outcome: Outcome, console: Console) -> None:
     """Prints the measurements, the verdicts, and how to do it again."""
     result = outcome.result
-    console.print(_title(result), soft_wrap=True)
+    console.print(title(result["config"], str(result["simulator"])), soft_wrap=True)
     console.print(_measurements(result))
     console.print(_verdicts(result))
     console.print(_conclusion(outcome), soft_wrap=True)
@@ -27,11 +28,11 @@ def print_summary(outcome: Outcome, console: Console) -> None:
         console.print(f"wrote    {shown(file)}", soft_wrap=True)
 
 
-def _title(result: dict[str, Any]) -> str:
-    config = result["config"]
+def title(config: Mapping[str, Any], simulator: str) -> str:
+    """The choices that matter, in one line."""
     words = [config["arbiter"]]
     words += [f"{choice} {config[choice]}" for choice in policy(config["arbiter"]).choices]
-    words += [f"scope {config['scope']}", config["read_structure"], str(result["simulator"])]
+    words += [f"scope {config['scope']}", config["read_structure"], simulator]
     return ", ".join(words)
 
 

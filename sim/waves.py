@@ -103,7 +103,8 @@ def layout(config: TableConfig, header: Header, focus: Race | None = None) -> li
     shown.append(_source_group(source, closed=False))
     shown.append(_port_group(config, port, closed=False))
     if config.ghost_version:
-        shown.append(Group("monitor", _monitor_rows()))
+        first = None if focus is None else focus.guarantee
+        shown.append(Group("monitor", _monitor_rows(first)))
     shown.append(_arbiter_group(config, header, source))
     shown += [_port_group(config, p, closed=True) for p in ports[1:]]
     shown += [_source_group(s, closed=True) for s in sources[1:]]
@@ -168,14 +169,15 @@ def _port_group(config: TableConfig, p: int, *, closed: bool) -> Group:
     return Group(f"port {p}", rows, closed)
 
 
-def _monitor_rows() -> list[Trace | Group]:
+def _monitor_rows(first: Guarantee | None) -> list[Trace | Group]:
+    guarantees = sorted(Guarantee, key=lambda guarantee: guarantee is not first)
     seen = [
         Trace(f"violation__{guarantee}__seen", f"{guarantee} violated", "bin", GTKWColor.red)
-        for guarantee in Guarantee
+        for guarantee in guarantees
     ]
     counts = [
         Trace(f"violation__{guarantee}__count", f"{guarantee} violations", "dec", GTKWColor.red)
-        for guarantee in Guarantee
+        for guarantee in guarantees
     ]
     return [*seen, Group("violations counted", counts, closed=True)]
 
@@ -377,15 +379,19 @@ def _write_items(
             )
 
 
-def save_for_first_race(dump: Path, config: TableConfig) -> Path:
+def save_for_first_race(
+    dump: Path, config: TableConfig, guarantee: Guarantee | None = None
+) -> Path:
     """Writes a save file that shows the first race of a dump, next to the dump.
+
+    Parameters as in :func:`sim.dump.find_race`.
 
     Raises
     ------
     WavesError
         If the dump can't be read.
     """
-    return write_save_file(dump, config, find_race(dump, config))
+    return write_save_file(dump, config, find_race(dump, config, guarantee))
 
 
 def convert(dump: Path) -> Path:

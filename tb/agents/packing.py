@@ -29,6 +29,10 @@ class Packer:
             else:
                 self._fields[f"{prefix}{name}"] = (start, Shape.cast(field.shape).width)
 
+    def masks(self) -> list[int]:
+        """The bits of each field."""
+        return [((1 << width) - 1) << start for start, width in self._fields.values()]
+
     def pack(self, values: Mapping[str, int | Enum]) -> int:
         """The word with these fields; fields that are not named are 0.
 

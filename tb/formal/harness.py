@@ -63,12 +63,17 @@ class Harness(Component):
         Rules.
     unsound : Out(1)
     violated : Out(1), one for each :class:`Guarantee`
+
+    Attributes
+    ----------
+    table : SharedTable
     """
 
     def __init__(self, config: TableConfig, deadline: int = 0, patience: int = 1):
         self.config = config
         self.deadline = deadline
         self.patience = patience
+        self.table = SharedTable(config)
         super().__init__(
             {
                 "clk": In(1),
@@ -90,7 +95,7 @@ class Harness(Component):
         m = Module()
         config = self.config
         clocked(m, self.clk)
-        m.submodules.table = table = SharedTable(config)
+        m.submodules.table = table = self.table
         m.submodules.allocation = allocation = Allocation(config)
         for number in range(config.ports):
             m.submodules[f"requester_{number}"] = requester = Requester(config)

@@ -1,0 +1,485 @@
+"""Violations that the prover found happen on the real simulators, too, at full widths.
+
+Every recorded case is played on Icarus, and one of each policy on Verilator.
+"""
+
+import dataclasses
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtl.arbiter import policy
+from rtl.config import OnPending, TableConfig
+from rtl.monitor import Guarantee
+from sim import cli, job
+from sim.cli import main
+from sim.netlist import ROOT, Design, source_hash
+from sim.prover import Verdict, model, refute
+from sim.run import RunFailed, run
+from sim.simulators import Simulator
+from tb.formal.case import CASES, WIDTHS, Case, CaseError, Offer, PortCase, SourceCase, load, names
+from tb.formal.harness import SMALL, Harness
+from tb.formal.recorder import (
+    ALWAYS,
+    NEVER,
+    Player,
+    case_of,
+    wide_address,
+    wide_beat,
+    wide_command,
+    wide_lookup,
+    wide_port,
+)
+from tb.model.table import LookupStatus, Opcode, Rights
+from tb.variants import needs_icarus
+
+DMA = "apply_now-fresh_dma"
+
+
+def narrow(**changes: Any) -> TableConfig:
+    return TableConfig(**{**SMALL, **changes})
+
+
+NARROW = narrow()
+
+
+def case_named(name: str) -> Case:
+    return load(CASES / f"{name}.json")
+
+
+def one_of_each_policy() -> list[str]:
+    first: dict[str, str] = {}
+    for name in names():
+        first.setdefault(case_named(name).config.arbiter, name)
+    return sorted(first.values())
+
+
+def play(case: Case, simulator: Simulator, **more: Any) -> list[list[Any]]:
+    """Replays a case; returns the story."""
+    result = run(
+        case.config, simulator, "tb.bench_replay", parameters={"case": case.to_json()}, **more
+    )
+    return json.loads((result.run_dir / "story.json").read_text())
+
+
+def check(case: Case, simulator: Simulator) -> None:
+    story = play(case, simulator)
+    said = [what for cycle, _, what in story if cycle == case.cycle]
+    assert f"{case.guarantee} is violated" in said
+    assert max(cycle for cycle, *_ in story) == case.cycle
+
+
+@needs_icarus
+@pytest.mark.parametrize("name", names())
+def test_it_happens_on_icarus(name: str):
+    check(case_named(name), Simulator.ICARUS)
+
+
+@pytest.mark.parametrize("name", one_of_each_policy())
+def test_it_happens_on_verilator(name: str):
+    check(case_named(name), Simulator.VERILATOR)
+
+
+@pytest.mark.parametrize("name", names())
+def test_cases_are_in_order(name: str):
+    """Small, called by their names, at full widths, and of something that isn't declared."""
+    text = (CASES / f"{name}.json").read_text()
+    case = Case.from_json(text)
+    assert case.name == name
+    assert case.to_json() == text
+    assert len(text) < 2048
+    # What is declared holds; but a deadline may be shorter than the one that the policy keeps.
+    declared = policy(case.config.arbiter).guarantees(case.config)
+    assert case.guarantee not in declared - {Guarantee.BOUNDED_INVALIDATION}
+    assert {n: getattr(case.config, n) for n in WIDTHS} == {
+        n: getattr(TableConfig(), n) for n in WIDTHS
+    }
+
+
+def first_changed(offers: Sequence[Offer], **changes: Any) -> tuple[Offer, ...]:
+    first, *others = offers
+    return (dataclasses.replace(first, **changes), *others)
+
+
+def on_port(case: Case, **changes: Any) -> Case:
+    return dataclasses.replace(case, ports=(dataclasses.replace(case.ports[0], **changes),))
+
+
+def at_source(case: Case, **changes: Any) -> Case:
+    return dataclasses.replace(case, sources=(dataclasses.replace(case.sources[0], **changes),))
+
+
+WRONG: Mapping[str, tuple[Callable[[Case], Case], str]] = {
+    "too-late": (
+        lambda case: dataclasses.replace(case, cycle=case.cycle + 1),
+        "fresh_dma was violated in cycle 15, where the case has it in cycle 16",
+    ),
+    "too-early": (
+        lambda case: dataclasses.replace(case, cycle=case.cycle - 1),
+        "fresh_dma was not violated in cycle 14",
+    ),
+    "other-guarantee": (
+        lambda case: dataclasses.replace(case, guarantee=Guarantee.UNTORN),
+        "untorn was not violated in cycle 15",
+    ),
+    "other-place": (
+        lambda case: dataclasses.replace(case, place=1),
+        "fresh_dma was violated on port 0, where the case has it on port 1",
+    ),
+    "no-dma": (lambda case: on_port(case, dma=()), "fresh_dma was not violated in cycle 15"),
+    "other-answer": (
+        lambda case: on_port(case, beats=first_changed(case.ports[0].beats, fields={"status": 3})),
+        (
+            "cycle 10, port 0: the table offers a beat: OK tag=0 first=1 last=1 length=4096, "
+            "in the narrow table it offers a beat: WRONG_STATE tag=0"
+        ),
+    ),
+    "no-answer": (
+        lambda case: on_port(case, beats=()),
+        (
+            "cycle 10, port 0: the table offers a beat: OK tag=0 first=1 last=1 length=4096, "
+            "in the narrow table it offers no beat"
+        ),
+    ),
+    "lookup-waits": (
+        lambda case: on_port(case, lookups=first_changed(case.ports[0].lookups, taken=8)),
+        "cycle 7, port 0: the lookup is taken, in the narrow table it is not",
+    ),
+    "command-waits": (
+        lambda case: at_source(case, commands=first_changed(case.sources[0].commands, taken=1)),
+        "cycle 0, source 0: the command is taken, in the narrow table it is not",
+    ),
+    "command-fails": (
+        lambda case: at_source(
+            case, completions=first_changed(case.sources[0].completions, fields={"status": 4})
+        ),
+        (
+            "cycle 7, source 0: the table offers a completion: OK, "
+            "in the narrow table it offers a completion: WRONG_STATE"
+        ),
+    ),
+    "other-policy": (
+        lambda case: dataclasses.replace(
+            case, config=dataclasses.replace(case.config, arbiter="grace_period")
+        ),
+        (
+            "cycle 14, source 0: the table offers no completion, "
+            "in the narrow table it offers a completion: OK"
+        ),
+    ),
+}
+
+
+@needs_icarus
+@pytest.mark.parametrize(("change", "why"), WRONG.values(), ids=list(WRONG))
+def test_what_goes_another_way_fails(change: Callable[[Case], Case], why: str):
+    with pytest.raises(RunFailed, match=re.escape(why)):
+        play(change(case_named(DMA)), Simulator.ICARUS)
+
+
+# From a trace to a case
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[TableConfig, list[dict[str, int]]]:
+    """What the prover finds for stale DMA with a policy that never waits."""
+    config = narrow(ports=1, sources=1, arbiter="apply_now")
+    sources = [*(ROOT / "rtl").rglob("*.py"), *(ROOT / "tb" / "formal").glob("*.py")]
+    key = f"{source_hash(sorted(sources))} {config!r}"
+    graph = model(Design("replayed_harness", lambda: Harness(config), key))
+    result = refute(graph, "fresh_dma", always=ALWAYS, never=NEVER)
+    assert result.verdict is Verdict.REFUTED
+    return config, [dict(inputs) for inputs in result.trace]
+
+
+Found = tuple[TableConfig, list[dict[str, int]]]
+
+
+@needs_icarus
+@pytest.mark.parametrize("smaller", [False, True], ids=["as-found", "smaller"])
+def test_trace_becomes_a_case(found: Found, smaller: bool):
+    config, trace = found
+    case = case_of("made", Harness(config), trace, "fresh_dma", smaller=smaller)
+    assert Case.from_json(case.to_json()) == case
+    assert case.guarantee is Guarantee.FRESH_DMA
+    # The flag is up a cycle after the violation, and the table is ready after four.
+    assert case.cycle == len(trace) - 2 - 4
+    if smaller:
+        (port,) = case.ports
+        assert (len(port.lookups), len(port.beats), len(port.dma)) == (1, 1, 1)
+        assert len(case.sources[0].commands) == 2
+    check(case, Simulator.ICARUS)
+
+
+def test_nothing_more_can_be_left_out(found: Found):
+    config, trace = found
+    player = Player(Harness(config), "fresh_dma")
+    least = player.smaller([{n: v for n, v in i.items() if v and n != "clk"} for i in trace])
+    assert player.violates(least)
+    for cycle, inputs in enumerate(least):
+        for name in inputs:
+            without = [dict(i) for i in least]
+            del without[cycle][name]
+            assert not player.violates(without)
+
+
+@pytest.mark.parametrize(
+    ("change", "output"),
+    [
+        pytest.param(lambda trace: trace[:-1], "fresh_dma", id="too-short"),
+        pytest.param(lambda trace: [*trace, {}], "fresh_dma", id="too-long"),
+        pytest.param(lambda trace: trace, "untorn", id="other-guarantee"),
+        pytest.param(lambda trace: [{} for _ in trace], "fresh_dma", id="nothing"),
+    ],
+)
+def test_trace_of_nothing(found: Found, change: Callable[[Any], Any], output: str):
+    config, trace = found
+    with pytest.raises(CaseError, match=f"doesn't show a violation of {output}$"):
+        case_of("made", Harness(config), change(trace), output)
+
+
+@pytest.mark.parametrize("rule", [{"always": ["outlived"]}, {"never": ["ranges_apart"]}])
+def test_traces_break_no_rule(found: Found, rule: dict[str, list[str]]):
+    config, trace = found
+    with pytest.raises(CaseError, match="doesn't show"):
+        case_of(
+            "made",
+            Harness(config),
+            trace,
+            "fresh_dma",
+            always=rule.get("always", ()),
+            never=rule.get("never", ()),
+        )
+
+
+def test_widths():
+    """Whatever lay at the end of the address space does so again, and pages stay pages."""
+    assert wide_address(NARROW, 16) == 2**64
+    assert wide_address(NARROW, 3) - wide_address(NARROW, 1) == 4096
+    lookup = {"tag": 1, "key.index": 2, "pd": 1, "address": 14, "length": 2}
+    wide = wide_lookup(NARROW, lookup)
+    assert wide == {**lookup, "address": 2**64 - 4096, "length": 4096}
+    assert wide_lookup(NARROW, {}) == {"address": 2**64 - 2**15}
+    beat = {"status": 0, "first": 1, "address": 6, "length": 1}
+    assert wide_beat(beat) == {**beat, "address": 3 << 12, "length": 2048}
+    register = {"base": 13, "offset": 1, "length": 3, "page_shift": 1, "frame": 5}
+    assert wide_command(NARROW, register) == {
+        "base": 2**64 - 3 * 2048,
+        "offset": 2048,
+        "length": 3 * 2048,
+        "page_shift": 12,
+        "frame": 5,
+    }
+    assert wide_command(NARROW, {})["page_shift"] == 11
+    invalidate = {"opcode": Opcode.LOCAL_INVALIDATE.value, "pd": 1, "base": 3}
+    assert wide_command(NARROW, invalidate) == {"opcode": 2, "pd": 1}
+
+
+def test_misaligned_stays_misaligned():
+    """An atomic of an odd place would become one of an even place."""
+    config = narrow(ports=1, sources=1, arbiter="squash")
+    harness = Harness(config)
+    player = Player(harness, "lossless")
+    atomic = Rights.REMOTE_ATOMIC.value
+    region = {"rights": atomic, "length": 4, "page_shift": 1, "translations": 2}
+    register = player.packed("command", region)
+    inside = player.packed("lookup", {"rights": atomic, "address": 1, "length": 1})
+    outside = player.packed("lookup", {"tag": 1, "rights": atomic, "address": 2, "length": 3})
+    trace: list[dict[str, int]] = [{} for _ in range(30)]
+    trace[4] = {"source__0__orders": 1, "source__0__command": register}
+    for cycle, lookup in ((14, inside), (15, outside)):
+        trace[cycle] = {"port__0__asks": 1, "port__0__lookup": lookup}
+    for inputs in trace:
+        inputs |= {"source__0__hears": 1, "port__0__accepts": 1}
+    ports, *_ = player.record(trace)
+    port = wide_port(config, ports[0])
+    statuses = [LookupStatus(offer.fields["status"]) for offer in port.beats]
+    assert statuses == [LookupStatus.MISALIGNED, LookupStatus.OUT_OF_BOUNDS]
+    base = wide_address(config, 0)
+    places = [(o.fields["address"] - base, o.fields["length"]) for o in port.lookups]
+    # With the same end.
+    assert places == [(2048 + 1, 2048 - 1), (2 * 2048, 3 * 2048)]
+
+
+# Files
+
+
+def test_nothing_of_a_case_is_lost():
+    offer = Offer(3, None, {"opcode": 9, "rights": 6, "base": 2**64 - 1, "key.index": 3})
+    case = Case(
+        "whole",
+        Guarantee.BOUNDED_INVALIDATION,
+        30,
+        1,
+        TableConfig(ports=2, sources=2, arbiter="pending_bit", on_pending=OnPending.REFUSE),
+        (
+            PortCase((), (Offer(1, 2, {"status": 12, "last": 1}),), (2,), ((3, 0),), ((4, 15),)),
+            PortCase(lookups=(Offer(0, 0, {}),)),
+        ),
+        (SourceCase(commands=(offer,)), SourceCase(completions=(Offer(5, 6, {}),), hears=(6, 7))),
+        deadline=9,
+        patience=4,
+    )
+    text = case.to_json()
+    assert Case.from_json(text) == case
+    for written in ("ABORTED", '"REMOTE_READ|REMOTE_WRITE"', "0xffffffffffffffff", '"opcode": 9'):
+        assert written in text
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"guarantee": "fresh"}, "it is no case: 'fresh' is not a valid Guarantee"),
+        ({"cycle": None}, "it is no case: int() argument must be"),
+        ({"ports": []}, "it has not as many ports and sources as its table"),
+        ({"ports": [{"lookups": [[0, 0]]}]}, "it is no case: not enough values to unpack"),
+        ({"config": {"ports": 17}}, "its table can't be built: ports must be from 1 to 16"),
+        ({"config": {"port": 1}}, "it is no case: "),
+        ({"sources": [{"commands": [[0, 0, {"opcode": "FORGET"}]]}]}, "nothing known, of FORGET"),
+    ],
+)
+def test_what_is_no_case(change: dict[str, Any], why: str):
+    whole = json.loads((CASES / f"{DMA}.json").read_text())
+    with pytest.raises(CaseError, match=re.escape(why)):
+        Case.from_json(json.dumps({**whole, **change}))
+
+
+def test_what_a_case_must_say():
+    whole = json.loads((CASES / f"{DMA}.json").read_text())
+    for key in whole:
+        with pytest.raises(CaseError, match=f"says nothing, or nothing known, of {key}$"):
+            Case.from_json(json.dumps({k: v for k, v in whole.items() if k != key}))
+
+
+# What is typed
+
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    def check(*words: str, verb: str = "run") -> str:
+        assert main([verb, *words]) == 2
+        said = capsys.readouterr()
+        assert (said.out, said.err.count("\n")) == ("", 1)
+        return said.err.removesuffix("\n")
+
+    return check
+
+
+@pytest.mark.parametrize("verb", ["run", "waves"])
+def test_no_such_case(refused: Refused, verb: str):
+    assert refused("CASE=nothing", verb=verb) == (
+        "There is no case nothing: tb/formal/cases holds them all."
+    )
+    assert refused("CASE=aply_now-fresh_dma", verb=verb).startswith(
+        f"There is no case aply_now-fresh_dma: did you mean {DMA}, "
+    )
+    assert refused("CASE=lossless", verb=verb) == (
+        "There is no case lossless: did you mean squash-lossless or version_check-lossless?"
+    )
+
+
+@pytest.mark.parametrize("typed", ["PORTS=2", "SEED=1", "ARBITER=squash", "LOOKUPS=5", "QPS=1"])
+def test_a_case_decides_everything(refused: Refused, typed: str):
+    assert refused(f"CASE={DMA}", typed) == f"{typed} must be left out: CASE decides it."
+
+
+def test_files_that_are_no_case(refused: Refused, tmp_path: Path):
+    file = tmp_path / "a.json"
+    sentence = f"CASE={file} can't be replayed: "
+    assert refused(f"CASE={file}") == f"{sentence}it doesn't exist."
+    file.mkdir()
+    assert refused(f"CASE={file}") == f"{sentence}it is no ordinary file."
+    file.rmdir()
+    file.write_bytes(b"\xff\xfe")
+    assert refused(f"CASE={file}") == f"{sentence}it is no text."
+    file.write_text("[1]")
+    assert refused(f"CASE={file}").startswith(f"{sentence}it is no case: ")
+    file.write_text("x")
+    assert refused(f"CASE={file}").startswith(f"{sentence}it is no case: Expecting value")
+
+
+def test_verilog_has_no_case(refused: Refused):
+    assert refused(f"CASE={DMA}", verb="verilog") == (
+        "CASE is of no use here: it says what a run does, not what the table is."
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The runs of a user are left alone."""
+    monkeypatch.setattr(job, "BUILD", tmp_path)
+    monkeypatch.setattr(job, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(job, "LATEST", tmp_path / "latest")
+    monkeypatch.setenv("COLUMNS", "140")
+    return tmp_path / "latest"
+
+
+@needs_icarus
+def test_it_is_told(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["run", f"CASE={DMA}", "SIM=icarus"]) == 0
+    said = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.splitlines()]
+    assert ["15", "port 0", "DMA beat under tag 0"] in rows
+    assert ["", "port 0", "fresh_dma is violated"] in rows
+    assert ["12", "source 0", "R: the change is requested"] in rows
+    assert (
+        "apply_now violates fresh_dma in cycle 15 on port 0: "
+        "that is expected, it declares no such thing." in said
+    )
+    assert f"repeat   make sim CASE={DMA} SIM=icarus\n" in said
+    assert f"look     make waves CASE={DMA} SIM=icarus\n" in said
+    assert (folder / "story.json").exists()
+
+
+@needs_icarus
+def test_case_of_a_broken_promise(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """From any file, and of a policy that declares too much."""
+    file = tmp_path / "it's [mine].json"
+    file.write_text((CASES / f"{DMA}.json").read_text())
+    sound = policy("apply_now").guarantees
+    promise = classmethod(lambda cls, config: {*sound(config), Guarantee.FRESH_DMA})
+    monkeypatch.setattr(policy("apply_now"), "guarantees", promise)
+    assert main(["run", f"CASE={file}", "SIM=icarus"]) == 1
+    assert "in cycle 15 on port 0, which it declares.\n" in capsys.readouterr().out
+
+
+@needs_icarus
+@pytest.mark.parametrize(
+    ("name", "marks", "period"),
+    [(DMA, ["AR A", "BC"], 10), ("pending_bit-stall-isolated_lookups", ["AR", "BA"], 10)],
+)
+def test_it_is_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, marks: list[str], period: int
+):
+    """The marker is in the cycle of the violation, and its guarantee comes first."""
+    if shutil.which("fst2vcd") is None:
+        pytest.skip("fst2vcd is not installed (Debian package gtkwave)")
+    opened: list[Path] = []
+    monkeypatch.setattr(cli, "open_in_gtkwave", lambda save: opened.append(save) or 0)
+    assert main(["waves", f"CASE={name}", "SIM=icarus"]) == 0
+    (save,) = opened
+    assert save.parent == folder.resolve()
+    text, case = save.read_text(), case_named(name)
+    assert f"-First violation: {case.guarantee}, port 0\n" in text
+    assert re.findall(r"^\[markername\] (.+)$", text, re.MULTILINE) == marks
+    marker = re.search(r"^\*\S+ (\d+) ", text, re.MULTILINE)
+    assert marker is not None
+    # Two cycles of reset and four until ready, of which the first begins half a period late.
+    began = period // 2 + (1 + 4) * period
+    assert int(marker[1]) == 1000 * (began + case.cycle * period)
+    first = re.search(r"^-monitor\n(?:.*\n){0,3}?\+\{(\w+) violated\}", text, re.MULTILINE)
+    assert first is not None
+    assert first[1] == case.guarantee
