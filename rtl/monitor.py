@@ -277,6 +277,8 @@ class Monitor(Component):
     stray : Out(1)
         Sticky: in scope ``dma``, a DMA engine issued a beat under a tag that no lookup in flight
         has. That is a fault of the engine, and nothing is guaranteed to it.
+    slow : Out(1)
+        Somebody takes longer than ``terms.patience`` in this cycle.
     start : In(1)
         The table is ready; cycles are counted from here on.
     ready : Out(1)
@@ -315,6 +317,7 @@ class Monitor(Component):
                 "unsound": Out(1),
                 "outlived": Out(1),
                 "stray": Out(1),
+                "slow": Out(1),
                 "start": In(1),
                 "ready": Out(1),
             }
@@ -587,6 +590,7 @@ class Monitor(Component):
             m.d.comb += slow[number].eq(wait & (waited >= self.terms.patience))
             m.d.sync += waited.eq(Mux(wait, Mux(slow[number], waited, waited + 1), 0))
 
+        m.d.comb += self.slow.eq(slow.any())
         for source, change in enumerate(self.change):
             age = Signal(TERM_BITS + 1, name=f"age_{source}")
             excused = Signal(name=f"excused_{source}")

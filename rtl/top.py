@@ -87,6 +87,7 @@ class SharedTable(Component):
             ),
             "held": Out(config.ports),
             "kill": Out(config.tags).array(config.ports),
+            "occupied": Out(config.slots),
             "ready": Out(1),
         }
         if config.ghost_version:
@@ -95,6 +96,7 @@ class SharedTable(Component):
             members["unsound"] = Out(1)
             members["outlived"] = Out(1)
             members["stray"] = Out(1)
+            members["slow"] = Out(1)
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -128,7 +130,11 @@ class SharedTable(Component):
                 seen.data.eq(write.data),
             ]
         connect(m, flipped(self.victim), recency_policy.victim)
-        m.d.comb += [policy.occupied.eq(slots.occupied), engine.start.eq(self.ready)]
+        m.d.comb += [
+            policy.occupied.eq(slots.occupied),
+            self.occupied.eq(slots.occupied),
+            engine.start.eq(self.ready),
+        ]
         for slot in range(config.slots):
             connect(m, slots.slot[slot], policy.slot[slot])
         for source in sources:
@@ -153,6 +159,7 @@ class SharedTable(Component):
                 self.unsound.eq(monitor.unsound),
                 self.outlived.eq(monitor.outlived),
                 self.stray.eq(monitor.stray),
+                self.slow.eq(monitor.slow),
                 monitor.occupied.eq(slots.occupied),
                 monitor_write.enable.eq(engine.translation_write.enable),
                 monitor_write.address.eq(engine.translation_write.address),

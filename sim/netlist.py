@@ -76,10 +76,15 @@ def table_design(config: TableConfig) -> Design:
 
         return SharedTable(config)
 
+    return Design("shared_table", factory, f"{table_hash(config)} {config!r}")
+
+
+def table_hash(config: TableConfig) -> str:
+    """Hash over everything that a table of this configuration is made from."""
     sources = sorted((ROOT / "rtl").rglob("*.py"))
     if own.is_own(config.arbiter):
         sources.append(own.file_of(config.arbiter))
-    return Design("shared_table", factory, f"{source_hash(sources)} {config!r}")
+    return source_hash(sources)
 
 
 def source_hash(paths: Iterable[Path]) -> str:

@@ -6,6 +6,8 @@ model checking. Memories start with zeros.
 """
 
 import dataclasses
+import hashlib
+import json
 import os
 import re
 import subprocess
@@ -21,7 +23,7 @@ import pyosys
 from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
 
 from sim import simulators
-from sim.netlist import CACHE, YOSYS, Design, NetlistFailed, locked, netlist_key
+from sim.netlist import CACHE, YOSYS, Design, NetlistFailed, locked, netlist_key, replace
 
 ABC = Path(pyosys.__file__).parent / "yosys-abc"
 
@@ -254,10 +256,26 @@ def _run(
     engine: str,
     limit: int,
 ) -> Result:
+    graph = select(source, [bad], always, never)
+    # Whatever the design: the same graph has the same proof.
+    key = hashlib.sha256(graph + engine.encode()).hexdigest()[:20]
+    known = CACHE / "proof" / f"{key}.json"
+    if known.exists():
+        said = json.loads(known.read_text())
+        trace = tuple({name: int(value) for name, value in cycle.items()} for cycle in said[2])
+        return Result(Verdict(said[0]), said[1], trace)
+    result = _solve(source, graph, bool(always or never), engine, limit)
+    if result.verdict is not Verdict.UNDECIDED:
+        known.parent.mkdir(parents=True, exist_ok=True)
+        replace(known, json.dumps([result.verdict, result.seconds, result.trace]))
+    return result
+
+
+def _solve(source: Model, graph: bytes, constrained: bool, engine: str, limit: int) -> Result:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "in.aig").write_bytes(select(source, [bad], always, never))
-        fold = "fold; " if always or never else ""
+        Path(folder, "in.aig").write_bytes(graph)
+        fold = "fold; " if constrained else ""
         script = f"read_aiger in.aig; strash; {fold}{engine}; write_cex -a out.cex"
         try:
             result = subprocess.run(

@@ -1,6 +1,6 @@
 """The shipped table among symbolic requesters, DMA engines and command sources."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.component import Component
@@ -69,10 +69,13 @@ class Harness(Component):
     table : SharedTable
     """
 
-    def __init__(self, config: TableConfig, deadline: int = 0, patience: int = 1):
+    def __init__(
+        self, config: TableConfig, deadline: int = 0, patience: int = 1, lifetime: int = 15
+    ):
         self.config = config
         self.deadline = deadline
         self.patience = patience
+        self.lifetime = lifetime
         self.table = SharedTable(config)
         super().__init__(
             {
@@ -86,6 +89,8 @@ class Harness(Component):
                 "unsound": Out(1),
                 "outlived": Out(1),
                 "stray": Out(1),
+                "patient": Out(1),
+                "overstayed": Out(1),
                 **{str(guarantee): Out(1) for guarantee in Guarantee},
                 "deadline_is_tight": Out(1),
             }
@@ -121,6 +126,16 @@ class Harness(Component):
         connect(m, table.entry_write, shadow.entry_write)
         connect(m, table.translation_write, shadow.translation_write)
 
+        overstayed = []
+        for number in range(config.slots):
+            age = Signal(range(self.lifetime + 2), name=f"age_{number}")
+            with m.If(~table.occupied[number]):
+                m.d.sync += age.eq(0)
+            with m.Elif(age <= self.lifetime):
+                m.d.sync += age.eq(age + 1)
+            overstayed.append(age > self.lifetime)
+        m.d.comb += self.overstayed.eq(Cat(overstayed).any())
+
         started = Signal()
         tight = Signal()
         m.d.sync += started.eq(1)
@@ -133,6 +148,7 @@ class Harness(Component):
             self.unsound.eq(table.unsound),
             self.outlived.eq(table.outlived),
             self.stray.eq(table.stray),
+            self.patient.eq(~table.slow),
             table.terms.patience.eq(self.patience),
             table.terms.deadline.eq(Mux(tight, max(0, self.deadline - 1), self.deadline)),
         ]

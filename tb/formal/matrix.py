@@ -1,0 +1,195 @@
+"""Policy × configuration × guarantee: proved, refuted, or not decided."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rtl.arbiter import policy
+from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
+from rtl.monitor import Guarantee
+from sim.netlist import ROOT, Design, source_hash, table_hash
+from sim.prover import Model, Result, Verdict, model, prove, refute
+from tb.formal.harness import SMALL, Harness
+from tb.formal.plan import GUARANTEES, LEMMAS, RULES, Step, modules
+from tb.variants import name_of, policies
+
+SHAPES: tuple[dict[str, Any], ...] = (
+    {},
+    {"read_structure": ReadStructure.SERIALIZED},
+    {"step_order": StepOrder.TRANSLATIONS_FIRST},
+)
+"""What each policy and scope is tried with."""
+
+REDUCED: tuple[dict[str, int], ...] = (
+    {"ports": 1, "sources": 1},
+    {"ports": 1, "sources": 2},
+    {"ports": 2, "sources": 2},
+    {},
+)
+"""Where a violation is looked for, in this order: a small table has a short search."""
+
+LAWFUL = ("ranges_apart", "pages_written")
+"""What every counterexample keeps to."""
+
+DEPTH = 70
+"""Cycles after which the search for a violation is given up."""
+
+
+def configurations(quick: bool = False) -> list[TableConfig]:
+    """Every policy with every choice that matters to it, in each scope and shape.
+
+    Parameters
+    ----------
+    quick : bool
+        Only scope ``dma``, and only the first shape.
+    """
+    found = []
+    scopes = [RetireScope.DMA] if quick else list(RetireScope)
+    for chosen, scope, shape in itertools.product(
+        policies(), scopes, SHAPES[:1] if quick else SHAPES
+    ):
+        # Of a version, one bit shows all that more of them would show later.
+        if (
+            chosen.get("version_bits", 1) != 1
+            and "version_bits" in policy(chosen["arbiter"]).choices
+        ):
+            continue
+        found.append(TableConfig(**{**SMALL, **chosen, "scope": scope, **shape}))
+    return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One guarantee under one configuration, or a lemma on the way.
+
+    Parameters
+    ----------
+    name : str
+        The output of the harness.
+    declared : bool
+        The policy says that it gives the guarantee. Lemmas aren't declared.
+    verdict : Verdict
+    seconds : float
+        All tries together.
+    cycles : int
+        Of the counterexample.
+    sizes : dict
+        The table that shows it.
+    trace : tuple
+        The counterexample.
+    """
+
+    name: str
+    declared: bool
+    verdict: Verdict
+    seconds: float
+    cycles: int = 0
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    trace: tuple[Any, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        """What is declared is proved, and what isn't is refuted."""
+        return self.verdict is (Verdict.PROVED if self.declared else Verdict.REFUTED)
+
+
+class Table:
+    """One configuration, and its graphs.
+
+    Parameters
+    ----------
+    config : TableConfig
+    limit : int
+        Seconds that one try may take.
+    """
+
+    def __init__(self, config: TableConfig, limit: int = 120):
+        self.config = config
+        self.limit = limit
+        self.proved: list[str] = []
+        self._models: dict[tuple[str, ...], Model] = {}
+
+    def graph(self, free: tuple[str, ...] = ()) -> Model:
+        """The table without some of its modules."""
+        if free not in self._models:
+            self._models[free] = model(design(self.config), free)
+        return self._models[free]
+
+    def prove(self, step: Step) -> Result:
+        """Tries one step, at first without what it can do without."""
+        never = [lemma for lemma in step.never if lemma in self.proved]
+        seconds = 0.0
+        result = None
+        for parts in dict.fromkeys((step.parts, ())):
+            result = prove(
+                self.graph(modules(self.config, parts)),
+                step.output,
+                step.always,
+                never,
+                self.limit,
+            )
+            seconds += result.seconds
+            if result.verdict is Verdict.PROVED:
+                break
+        assert result is not None
+        return dataclasses.replace(result, seconds=seconds)
+
+
+def design(config: TableConfig, **terms: int) -> Design:
+    """The harness around a table."""
+    sources = source_hash(sorted((ROOT / "tb" / "formal").glob("*.py")))
+    key = f"{table_hash(config)} {sources} {config!r} {terms!r}"
+    return Design("harness", lambda: Harness(config, **terms), key)
+
+
+def solve(config: TableConfig, limit: int = 120) -> Iterator[Cell]:
+    """The lemmas, then each guarantee: what is declared is to be proved, the rest refuted."""
+    declared = policy(config.arbiter).guarantees(config)
+    table = Table(config, limit)
+    for step in LEMMAS:
+        result = table.prove(step)
+        if result.verdict is Verdict.PROVED:
+            table.proved.append(step.output)
+        yield Cell(step.output, False, result.verdict, result.seconds)
+    for guarantee, step in GUARANTEES.items():
+        if guarantee in declared:
+            result = table.prove(step)
+            sizes: dict[str, int] = {}
+            if result.verdict is Verdict.REFUTED:
+                # The engine that proves doesn't look for the shortest.
+                result, sizes = search(config, guarantee, limit)
+        else:
+            result, sizes = search(config, guarantee, limit)
+            if result.verdict is Verdict.UNDECIDED:
+                result = table.prove(step)
+        yield Cell(
+            guarantee,
+            guarantee in declared,
+            result.verdict,
+            result.seconds,
+            result.cycles,
+            sizes,
+            result.trace,
+        )
+
+
+def search(config: TableConfig, output: str, limit: int) -> tuple[Result, dict[str, int]]:
+    """Looks for the shortest violation in the smallest table that has one, and names its sizes."""
+    seconds = 0.0
+    for sizes in REDUCED:
+        smaller = dataclasses.replace(config, **sizes)
+        result = refute(model(design(smaller)), output, LAWFUL, ("unsound",), min(limit, 30), DEPTH)
+        seconds += result.seconds
+        if result.verdict is Verdict.REFUTED:
+            return dataclasses.replace(result, seconds=seconds), sizes
+    return Result(Verdict.UNDECIDED, seconds), {}
+
+
+def mismatches(cells: Sequence[Cell]) -> list[Cell]:
+    """Guarantees that are declared and not proved, or not declared and not refuted."""
+    return [cell for cell in cells if cell.name in list(Guarantee) and not cell.right]
+
+
+__all__ = ["RULES", "Cell", "Table", "configurations", "mismatches", "name_of", "search", "solve"]
