@@ -8,7 +8,7 @@ READY := $(VENV)/ready
 .DELETE_ON_ERROR:
 .SUFFIXES:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: sim waves verilog test lint clean help
+.PHONY: sim waves verilog prove test lint clean help
 
 # Every VAR=value typed on the command line goes to the program as it was typed, so that a wrong
 # name is refused there, in one place. PYTHON is make's own.
@@ -28,6 +28,9 @@ waves: $(READY)
 
 verilog: $(READY)
 	@$(VENV)/bin/python -m sim verilog $(parameters)
+
+prove: $(READY)
+	@$(VENV)/bin/python -m sim prove $(parameters)
 
 # These take no parameters, but for those that are named.
 others = $(filter-out $(1),$(typed))
@@ -54,6 +57,7 @@ help:
 	@echo 'make waves     the same, then look at it in GTKWave'
 	@echo '               with CASE=... either of them replays a recorded violation'
 	@echo 'make verilog   write the table as one Verilog file'
+	@echo 'make prove     prove what each policy declares, and refute the rest'
 	@echo 'make test      run all tests, or those that a policy must pass: ARBITER=...'
 	@echo 'make lint      check style and types'
 	@echo 'make clean     remove everything that was built or run'

@@ -10,14 +10,17 @@ from sim.dump import WavesError
 from sim.job import run_job, shown
 from sim.netlist import BUILD, NetlistFailed
 from sim.parameters import (
+    PROOF_PARAMETERS,
     RUN_PARAMETERS,
     TABLE_PARAMETERS,
     Parameter,
     UsageError,
     as_typed,
     parse,
+    parse_proof,
     parse_table,
 )
+from sim.prover import ProverFailed
 from sim.replay import print_replay, replay_case
 from sim.run import RunFailed
 from sim.simulators import SimulatorMissing
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     except (UsageError, SimulatorMissing) as error:
         print(error, file=sys.stderr)
         return 2
-    except (RunFailed, BuildFailed, NetlistFailed, WavesError) as error:
+    except (RunFailed, BuildFailed, NetlistFailed, WavesError, ProverFailed) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -84,8 +87,25 @@ def _verilog(words: Sequence[str], console: Console) -> int:
     return 0
 
 
+def _prove(words: Sequence[str], console: Console) -> int:
+    # The prover and the harness take a while to load, and nothing else needs them.
+    from sim.prove import ProofRequest, run_proofs
+
+    request = ProofRequest(**parse_proof(words))
+    if not request.configurations():
+        raise UsageError(
+            "CONFIG must be part of the name of a configuration, such as "
+            f"grace_period-entry-dma, not {as_typed(request.config)}."
+        )
+    return run_proofs(request, console)
+
+
 def _help(words: Sequence[str], console: Console) -> int:
-    for title, parameters in (("A run", RUN_PARAMETERS), ("The table", TABLE_PARAMETERS)):
+    for title, parameters in (
+        ("A run", RUN_PARAMETERS),
+        ("The table", TABLE_PARAMETERS),
+        ("A proof", PROOF_PARAMETERS),
+    ):
         console.print(f"{title}:", highlight=False)
         for parameter in parameters.values():
             console.print(f"  {_line(parameter)}", highlight=False, soft_wrap=True)
@@ -108,5 +128,6 @@ VERBS: dict[str, Callable[[Sequence[str], Console], int]] = {
     "run": _run,
     "waves": _waves,
     "verilog": _verilog,
+    "prove": _prove,
     "help": _help,
 }

@@ -97,6 +97,12 @@ def _word_or_file(name: str, text: str) -> str:
     return text
 
 
+def _part(name: str, text: str) -> str:
+    if not text.isprintable() or not text.strip():
+        raise ConfigError(name, "part of the name of a configuration", text)
+    return text
+
+
 _CASE_MEANING = "recorded violation to replay, by its name in tb/formal/cases or as a .json file"
 
 
@@ -308,6 +314,30 @@ def parse_table(words: Sequence[str]) -> TableConfig:
     """
     preset = RUN_PARAMETERS["preset"]
     return _read(words, {preset.name: preset, **TABLE_PARAMETERS})[2]
+
+
+PROOF_PARAMETERS = {
+    p.name: p
+    for p in (
+        Parameter("arbiter", _policy, None, "only this policy, or file.py:ClassName"),
+        Parameter("config", _part, "", "only configurations whose name holds this"),
+        Parameter("limit", whole_number(1, 86_400), 120, "seconds that one try may take"),
+        Parameter("record", _flag, False, "1: keep the results in docs/ and tb/formal/cases"),
+    )
+}
+"""Those that say what is proved."""
+
+
+def parse_proof(words: Sequence[str]) -> dict[str, Any]:
+    """The value of each of :data:`PROOF_PARAMETERS`, from what was typed as ``NAME=value``.
+
+    Raises
+    ------
+    UsageError
+        In one sentence that names the parameter, the value and what is allowed.
+    """
+    values = _read(words, PROOF_PARAMETERS)[1]
+    return {p.name: values.get(p.name, p.default) for p in PROOF_PARAMETERS.values()}
 
 
 def _read(

@@ -12,7 +12,7 @@ from rtl.monitor import Guarantee
 from sim.netlist import ROOT, Design, source_hash, table_hash
 from sim.prover import Model, Result, Verdict, model, prove, refute
 from tb.formal.harness import SMALL, Harness
-from tb.formal.plan import GUARANTEES, LEMMAS, RULES, Step, modules
+from tb.formal.plan import GUARANTEES, LEMMAS, Step, modules
 from tb.variants import name_of, policies
 
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -180,7 +180,7 @@ def search(config: TableConfig, output: str, limit: int) -> tuple[Result, dict[s
     seconds = 0.0
     for sizes in REDUCED:
         smaller = dataclasses.replace(config, **sizes)
-        result = refute(model(design(smaller)), output, LAWFUL, ("unsound",), min(limit, 30), DEPTH)
+        result = refute(model(design(smaller)), output, LAWFUL, ("unsound",), limit, DEPTH)
         seconds += result.seconds
         if result.verdict is Verdict.REFUTED:
             return dataclasses.replace(result, seconds=seconds), sizes
@@ -192,4 +192,4 @@ def mismatches(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in cells if cell.name in list(Guarantee) and not cell.right]
 
 
-__all__ = ["RULES", "Cell", "Table", "configurations", "mismatches", "name_of", "search", "solve"]
+__all__ = ["Cell", "Table", "configurations", "mismatches", "name_of", "search", "solve"]

@@ -54,7 +54,6 @@ GUARANTEES = {
     Guarantee.FRESH_ANSWER: Step("fresh_answer", never=("unsound", "outlived")),
     Guarantee.FRESH_DMA: Step("fresh_dma", never=("unsound", "outlived", "stray")),
     Guarantee.NO_EARLY_REUSE: Step("no_early_reuse", parts=(ARBITER, PIPELINES)),
-    Guarantee.BOUNDED_INVALIDATION: Step("bounded_invalidation"),
     Guarantee.LOOKUP_NEVER_WAITS: Step("lookup_never_waits", parts=(PIPELINES, TABLES)),
     Guarantee.ISOLATED_LOOKUPS: Step("isolated_lookups"),
     Guarantee.ISOLATED_INVALIDATION: Step("isolated_invalidation", parts=(PIPELINES, TABLES)),

@@ -1,0 +1,231 @@
+"""The proofs: all configurations on all cores, and the matrix of what came of them."""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from rtl.config import TableConfig
+from rtl.monitor import Guarantee
+from sim.netlist import BUILD, ROOT, replace
+from sim.prover import Verdict
+from tb.formal.case import CASES, CaseError
+from tb.formal.harness import Harness
+from tb.formal.matrix import LAWFUL, Cell, configurations, name_of, solve
+from tb.formal.plan import GUARANTEES
+from tb.formal.recorder import case_of
+from tb.variants import only
+
+FOLDER = BUILD / "prove"
+"""What the last proofs came to, and their cases."""
+
+RECORD = ROOT / "docs" / "guarantees.json"
+"""What the table in ``docs/guarantees.md`` says."""
+
+PAGE = ROOT / "docs" / "guarantees.md"
+
+WIDTH = 132
+"""Columns that the matrix takes on the terminal."""
+
+BEGIN, END = "<!-- matrix: begin -->\n", "<!-- matrix: end -->\n"
+
+
+@dataclass(frozen=True)
+class ProofRequest:
+    """What was asked for, checked.
+
+    Parameters
+    ----------
+    arbiter : str, optional
+        Only this policy.
+    config : str
+        Only configurations whose name holds this.
+    limit : int
+        Seconds that one try may take.
+    record : bool
+        Keep what comes of it in the project: the table in the docs, and the cases.
+    """
+
+    arbiter: str | None
+    config: str
+    limit: int
+    record: bool
+
+    def configurations(self) -> list[TableConfig]:
+        """The configurations to prove."""
+        if self.arbiter is not None:
+            only(self.arbiter)
+        return [c for c in configurations() if self.config in name_of(c)]
+
+
+def run_proofs(request: ProofRequest, console: Console) -> int:
+    """Proves and refutes, prints the matrix, and writes it.
+
+    Returns 0 if every guarantee that is declared was proved and every other one refuted, and 1
+    if not.
+    """
+    todo = request.configurations()
+    cases = CASES if request.record else FOLDER / "cases"
+    cases.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    rows: dict[str, dict[str, Any]] = {}
+    with (
+        Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("configurations"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        ) as progress,
+        ProcessPoolExecutor(os.cpu_count()) as pool,
+    ):
+        task = progress.add_task("proving", total=len(todo))
+        running = {pool.submit(prove_one, c, request.limit, cases): name_of(c) for c in todo}
+        for done in as_completed(running):
+            name = running[done]
+            rows[name] = done.result()
+            progress.advance(task)
+            line = f"{name:56} {_counted(rows[name])}"
+            progress.console.print(line, highlight=False, soft_wrap=True)
+    matrix = {
+        "seconds": round(time.monotonic() - began, 1),
+        "configurations": {name_of(c): rows[name_of(c)] for c in todo},
+    }
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    replace(FOLDER / "matrix.json", json.dumps(matrix, indent=1) + "\n")
+    # Rows are longer than most terminals are wide: better wrapped than cut.
+    console.print(as_table(matrix), width=WIDTH, crop=False, soft_wrap=True)
+    console.print(
+        "ok n: proved, in n seconds    n: refuted, in n cycles    ?: not decided\n"
+        "!: not what the policy declares",
+        highlight=False,
+    )
+    for line in complaints(matrix):
+        console.print(line, highlight=False, soft_wrap=True)
+    console.print(f"{len(todo)} configurations in {matrix['seconds']} s", highlight=False)
+    console.print("wrote    build/prove/matrix.json")
+    if request.record:
+        replace(RECORD, json.dumps(matrix, indent=1) + "\n")
+        replace(PAGE, with_table(PAGE.read_text(), matrix))
+        console.print("wrote    docs/guarantees.json, docs/guarantees.md, tb/formal/cases")
+    return 1 if complaints(matrix) else 0
+
+
+def prove_one(config: TableConfig, limit: int, cases: Path) -> dict[str, Any]:
+    """One configuration: its row of the matrix. Writes the cases of what is refuted."""
+    began = time.monotonic()
+    lemmas: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
+    for cell in solve(config, limit):
+        entry = {"verdict": str(cell.verdict), "seconds": round(cell.seconds, 1)}
+        if cell.name not in list(Guarantee):
+            lemmas[cell.name] = entry
+            continue
+        entry["declared"] = cell.declared
+        if cell.verdict is Verdict.REFUTED:
+            entry["cycles"] = cell.cycles
+            entry["case"] = _record(config, cell, cases)
+        cells[cell.name] = entry
+    seconds = round(time.monotonic() - began, 1)
+    return {"seconds": seconds, "lemmas": lemmas, "guarantees": cells}
+
+
+def _record(config: TableConfig, cell: Cell, cases: Path) -> str | None:
+    import dataclasses
+
+    name = f"{name_of(config)}-{cell.name}"
+    harness = Harness(dataclasses.replace(config, **cell.sizes))
+    try:
+        case = case_of(name, harness, cell.trace, cell.name, always=LAWFUL)
+    except CaseError:
+        return None
+    replace(cases / f"{name}.json", case.to_json())
+    return name
+
+
+def _counted(row: Mapping[str, Any]) -> str:
+    verdicts = [cell["verdict"] for cell in row["guarantees"].values()]
+    counts = [f"{verdicts.count(v)} {v}" for v in Verdict if verdicts.count(v)]
+    return f"{', '.join(counts)} in {row['seconds']} s"
+
+
+def mark(cell: Mapping[str, Any]) -> str:
+    """A cell of the table, in a few characters."""
+    verdict = cell["verdict"]
+    if verdict == Verdict.PROVED:
+        text = f"ok {cell['seconds']:.0f}"
+    elif verdict == Verdict.REFUTED:
+        text = str(cell["cycles"])
+    else:
+        return "?"
+    return text if (verdict == Verdict.PROVED) == cell["declared"] else f"{text}!"
+
+
+def complaints(matrix: Mapping[str, Any]) -> list[str]:
+    """What is not as declared, in a sentence each."""
+    found = []
+    for name, row in matrix["configurations"].items():
+        for guarantee, cell in row["guarantees"].items():
+            verdict, declared = cell["verdict"], cell["declared"]
+            if verdict == Verdict.UNDECIDED:
+                found.append(f"{name}: {guarantee} is neither proved nor refuted.")
+            elif verdict == Verdict.REFUTED and declared:
+                found.append(
+                    f"{name} declares {guarantee}, and violates it after {cell['cycles']} cycles: "
+                    f"make waves CASE=build/prove/cases/{cell['case']}.json"
+                )
+            elif verdict == Verdict.PROVED and not declared:
+                found.append(f"{name} gives {guarantee}, and doesn't declare it.")
+            elif verdict == Verdict.REFUTED and cell["case"] is None:
+                found.append(f"{name}: what refuted {guarantee} doesn't replay.")
+    return found
+
+
+def as_table(matrix: Mapping[str, Any]) -> Table:
+    """The matrix for the terminal."""
+    table = Table()
+    table.add_column("configuration", no_wrap=True)
+    for guarantee in GUARANTEES:
+        table.add_column(guarantee.replace("_", "\n"), justify="right")
+    for name, row in matrix["configurations"].items():
+        table.add_row(name, *(mark(row["guarantees"][g]) for g in GUARANTEES))
+    return table
+
+
+def as_markdown(matrix: Mapping[str, Any]) -> str:
+    """The matrix for the documents, without the seconds: they differ from run to run."""
+
+    def lines() -> Iterator[str]:
+        yield "| configuration | " + " | ".join(f"`{g}`" for g in GUARANTEES) + " |"
+        yield "|---|" + "---|" * len(GUARANTEES)
+        for name, row in matrix["configurations"].items():
+            cells = [_word(row["guarantees"][g]) for g in GUARANTEES]
+            yield f"| {name} | " + " | ".join(cells) + " |"
+
+    return "\n".join(lines()) + "\n"
+
+
+def _word(cell: Mapping[str, Any]) -> str:
+    if cell["verdict"] == Verdict.PROVED:
+        return "proved"
+    return f"refuted, {cell['cycles']}" if cell["verdict"] == Verdict.REFUTED else "open"
+
+
+def with_table(page: str, matrix: Mapping[str, Any]) -> str:
+    """A page with the matrix in its place."""
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n{as_markdown(matrix)}\n{END}{after}"
+
+
+__all__: Sequence[str] = ("ProofRequest", "as_markdown", "prove_one", "run_proofs", "with_table")
