@@ -1,13 +1,10 @@
 """Deliberate faults in the table, each of which a bench must find."""
 
-import inspect
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from rtl import arbiter
 from rtl.arbiter import DrainFence, GracePeriod, PendingBit, Squash, VersionCheck
 from rtl.check import AccessCheck
 from rtl.commands import CommandEngine
@@ -15,7 +12,6 @@ from rtl.config import TableConfig
 from rtl.legality import Legality
 from rtl.lookup import LookupPipeline
 from rtl.monitor import Monitor
-from rtl.recency import POLICIES as RECENCY_POLICIES
 from rtl.recency import Lru
 from rtl.replay import ReplayBuffer
 from rtl.slots import Slots
@@ -25,6 +21,7 @@ from rtl.worker import Worker
 from sim.netlist import Design, table_design
 from sim.run import CONFIG_VARIABLE, RunFailed, config_to_json, run
 from sim.simulators import Simulator
+from tb.mutation import mutate
 from tb.variants import SIZE, needs_icarus
 
 
@@ -340,19 +337,7 @@ def test_it_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch):
 
 def _broken(fault: Fault, config: TableConfig, monkeypatch: pytest.MonkeyPatch) -> Design:
     """The table with the fault in place of the real class, wherever that is used."""
-    module = sys.modules[fault.cls.__module__]
-    source = inspect.getsource(module)
-    assert source.count(fault.right) == 1, "the fault doesn't fit the source any more"
-    namespace: dict[str, Any] = {"__name__": module.__name__}
-    exec(source.replace(fault.right, fault.wrong), namespace)
-    wrong = namespace[fault.cls.__name__]
-    for name, user in list(sys.modules.items()):
-        if name.startswith("rtl.") and getattr(user, fault.cls.__name__, None) is fault.cls:
-            monkeypatch.setattr(user, fault.cls.__name__, wrong)
-    for policies in (arbiter.POLICIES, RECENCY_POLICIES):
-        for name, policy in policies.items():
-            if policy is fault.cls:
-                monkeypatch.setitem(policies, name, wrong)  # pyright: ignore[reportArgumentType]
+    mutate(fault.cls, fault.right, fault.wrong, monkeypatch)
     sound = table_design(config)
     return Design(sound.name, lambda: SharedTable(config), f"{sound.key} {fault.wrong!r}")
 
