@@ -90,6 +90,7 @@ def _verilog(words: Sequence[str], console: Console) -> int:
 def _prove(words: Sequence[str], console: Console) -> int:
     # The prover and the harness take a while to load, and nothing else needs them.
     from sim.prove import ProofRequest, run_proofs
+    from tb.formal.plan import GUARANTEES
 
     request = ProofRequest(**parse_proof(words))
     if not request.configurations():
@@ -97,6 +98,13 @@ def _prove(words: Sequence[str], console: Console) -> int:
             "CONFIG must be part of the name of a configuration, such as "
             f"grace_period-entry-dma, not {as_typed(request.config)}."
         )
+    if not any(request.guarantee in guarantee for guarantee in GUARANTEES):
+        raise UsageError(
+            f"GUARANTEE must be part of one of {', '.join(GUARANTEES)}, "
+            f"not {as_typed(request.guarantee)}."
+        )
+    if request.guarantee and request.record:
+        raise UsageError("RECORD=1 keeps whole tables: leave out GUARANTEE.")
     return run_proofs(request, console)
 
 

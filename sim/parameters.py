@@ -103,6 +103,12 @@ def _part(name: str, text: str) -> str:
     return text
 
 
+def _part_of_guarantee(name: str, text: str) -> str:
+    if not text.isprintable() or not text.strip():
+        raise ConfigError(name, "part of the name of a guarantee", text)
+    return text
+
+
 _CASE_MEANING = "recorded violation to replay, by its name in tb/formal/cases or as a .json file"
 
 
@@ -321,6 +327,7 @@ PROOF_PARAMETERS = {
     for p in (
         Parameter("arbiter", _policy, None, "only this policy, or file.py:ClassName"),
         Parameter("config", _part, "", "only configurations whose name holds this"),
+        Parameter("guarantee", _part_of_guarantee, "", "only guarantees whose name holds this"),
         Parameter("limit", whole_number(1, 86_400), 120, "seconds that one try may take"),
         Parameter("record", _flag, False, "1: keep the results in docs/ and tb/formal/cases"),
     )
