@@ -1,0 +1,59 @@
+"""What the policies declare is proved, and what they don't is refuted: the quick part of it."""
+
+import json
+
+import pytest
+
+from rtl.arbiter import policy
+from rtl.config import TableConfig
+from rtl.monitor import Guarantee
+from sim.netlist import ROOT, Design, source_hash
+from sim.prove import PAGE, RECORD, with_table
+from sim.prover import Verdict, model, prove
+from tb.formal.harness import SMALL
+from tb.formal.matrix import configurations, name_of, solve
+from tb.formal.plan import GUARANTEES, is_open
+from tb.formal.recency import TouchHarness
+
+SOURCES = sorted([*(ROOT / "rtl").rglob("*.py"), *(ROOT / "tb" / "formal").glob("*.py")])
+
+QUICK = configurations(quick=True)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("config", QUICK, ids=map(name_of, QUICK))
+def test_it_is_as_declared(config: TableConfig):
+    """In scope ``dma``, replicated, entry first. `make prove` does the others."""
+    cells = {cell.name: cell for cell in solve(config)}
+    for guarantee in GUARANTEES:
+        cell = cells[guarantee]
+        if is_open(config, guarantee):
+            assert cell.right or cell.verdict is Verdict.UNDECIDED
+        else:
+            assert cell.right, f"{guarantee} is {cell.verdict}, declared: {cell.declared}"
+
+
+def test_the_record_is_what_the_policies_declare():
+    """The matrix in the documents has no cell that is not as declared."""
+    matrix = json.loads(RECORD.read_text())["configurations"]
+    known = {name_of(config): config for config in configurations()}
+    assert {name_of(config) for config in QUICK} <= set(matrix) <= set(known)
+    for name, row in matrix.items():
+        config = known[name]
+        declared = policy(config.arbiter).guarantees(config)
+        for guarantee, cell in row["guarantees"].items():
+            assert cell["declared"] == (Guarantee(guarantee) in declared)
+            if not is_open(config, Guarantee(guarantee)):
+                assert (cell["verdict"] == Verdict.PROVED) == cell["declared"]
+
+
+def test_the_table_in_the_documents_is_the_record():
+    page = PAGE.read_text()
+    assert page == with_table(page, json.loads(RECORD.read_text()))
+
+
+def test_touches_of_one_entry_merge():
+    """Several touches of one entry in one cycle count as one, for all time."""
+    config = TableConfig(**SMALL)
+    design = Design("touches", lambda: TouchHarness(config), source_hash([*SOURCES]))
+    assert prove(model(design), "differs").verdict is Verdict.PROVED
