@@ -108,7 +108,7 @@ class Ledger(Component):
         def claim(name: str, condition: Value, *consequences: Value) -> None:
             for consequence in consequences:
                 wrong[name].append((condition & ~consequence).any())
-            import traceback; LINES.append((name, traceback.extract_stack()[-2].lineno))  # DEBUG
+                import traceback; LINES.append((name, traceback.extract_stack()[-2].lineno))  # DEBUG
 
         def view(bits: Value) -> data.View:
             return data.View(entry_shape, bits)
@@ -254,16 +254,18 @@ class Ledger(Component):
             claim("phased", applied | ending, context.requested)
             claim(
                 "phased",
-                completing & context.requested,
+                asking | applied | ending | completing & context.requested,
                 context.status == CommandStatus.OK,
             )
             claim("phased", completing & ~context.requested & deregisters,
                   context.status != CommandStatus.OK)
             claim("phased", ending, plan.removes | plan.releases)
             claim("phased", asking | applied | ending, ~(plan.removes & plan.releases))
+            claim("phased", (asking | applied | ending) & plan.removes, plan.count != 0)
+            claim("phased", asking, ~only_writes)
             claim(
                 "phased",
-                asking | applied | ending | completing & context.requested,
+                ready & ~only_writes | applied | ending | completing & context.requested,
                 registers | reregisters | deregisters | invalidates | binds,
                 plan.arbitrated == ~registers,
             )
@@ -299,6 +301,11 @@ class Ledger(Component):
                 "fetched",
                 mine & (state == W.RELEASE_PARENT),
                 counted == choose(self.count, plan.released),
+            )
+            claim(
+                "fetched",
+                mine & writing,
+                command.first_translation + command.translations <= config.translations,
             )
             claim("fetched", mine & writing, *self._progress(
                 worker, command.first_translation, command.translations))
@@ -393,6 +400,7 @@ class Ledger(Component):
                 encloses,
                 parent.state == VALID,
                 parent.kind == REGION,
+                new.base != new.limit,
                 new.parent == command.parent.index,
                 same(new.ghost.stamp, parent.ghost.stamp),
                 (new_span & ~choose(regions, command.parent.index)) == 0,
