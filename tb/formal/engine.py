@@ -9,7 +9,7 @@ from rtl.config import TableConfig
 from rtl.layouts import entry_layout
 from rtl.tables import CopiedMemory
 from tb.formal.environment import Allocation, Source, SourceChoiceSignature, clocked
-from tb.formal.ledger import CLAIMS, Ledger
+from tb.formal.ledger import Ledger
 from tb.formal.shadow import Shadow, choose
 
 
@@ -36,7 +36,7 @@ class EngineHarness(Component):
                 "disturbed": Out(1),
                 "misread": Out(1),
                 "part": Out(512),  # DEBUG
-                **{f"not_{name}": Out(1) for name in CLAIMS},
+                "wrong": Out(1),
             }
         )
 
@@ -106,6 +106,6 @@ class EngineHarness(Component):
             self.part.eq(ledger.part),  # DEBUG
             self.disagree.eq(~shadow.agree),
             self.disturbed.eq(~shadow.kept),
-            *(getattr(self, f"not_{name}").eq(getattr(ledger, f"not_{name}")) for name in CLAIMS),
+            self.wrong.eq(ledger.wrong),
         ]
         return m

@@ -92,7 +92,7 @@ class Ledger(Component):
                 "count": Out(config.index_bits + 1).array(config.entries),
                 "misread": Out(1),
                 "part": Out(512),  # DEBUG
-                **{f"not_{name}": Out(1) for name in CLAIMS},
+                "wrong": Out(1),
             }
         )
 
@@ -505,8 +505,7 @@ class Ledger(Component):
             users += [used & (of == index) for used, of in uses]
             claim("counted", Value.cast(1), count == sum(users, start=Value.cast(0)))
 
-        for name, conditions in wrong.items():
-            m.d.comb += getattr(self, f"not_{name}").eq(any_of(*conditions))
+        m.d.comb += self.wrong.eq(any_of(*(c for cs in wrong.values() for c in cs)))
         m.d.comb += self.part.eq(Cat(p for c in wrong.values() for p in c))  # DEBUG
         open("/tmp/parts","w").write("\n".join(f"{n} {l}" for n in wrong for q,l in LINES if q==n))  # DEBUG
         return m
