@@ -10,7 +10,13 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.component import Component
 from rtl.config import RetireScope, TableConfig
-from rtl.layouts import LookupStatus, beat_layout, translation_layout
+from rtl.layouts import (
+    LookupStatus,
+    beat_layout,
+    entry_layout,
+    stamp_layout,
+    translation_layout,
+)
 from rtl.slots import TagSignature, TakeSignature
 from rtl.tables import CopiedMemory, WriteSignature
 
@@ -131,6 +137,67 @@ class WatchedStageSignature(wiring.Signature):
                 "port": Out(config.port_bits),
                 "tag": Out(config.tag_bits),
                 "index": Out(config.index_bits),
+            }
+        )
+
+
+class WatchedNeedSignature(wiring.Signature):
+    """What a lookup in a stage of a pipeline still has to read, for whoever watches.
+
+    ``remaining`` bytes, from ``offset`` in the page of ``translation`` on. ``stamp`` is the one
+    that all of its translations have to have.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "translation": Out(config.translation_bits),
+                "offset": Out(config.page_shift_max),
+                "remaining": Out(config.length_width),
+                "page_shift": Out(range(config.page_shift_max + 1)),
+                "stamp": Out(stamp_layout(config)),
+            }
+        )
+
+
+class WatchedReadsSignature(wiring.Signature):
+    """What a pipeline reads, for whoever watches.
+
+    ``check`` and ``walk`` are about the lookups in these stages. The one in deliver ``delivers``
+    so many bytes, and ``expects`` to find that stamp. ``entry`` and ``row`` were read last.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "check": Out(WatchedNeedSignature(config)),
+                "walk": Out(WatchedNeedSignature(config)),
+                "delivers": Out(config.length_width),
+                "expects": Out(stamp_layout(config)),
+                "reads_entry": Out(1),
+                "of": Out(config.index_bits),
+                "entry": Out(entry_layout(config)),
+                "reads_row": Out(1),
+                "at": Out(config.translation_bits),
+                "row": Out(translation_layout(config)),
+            }
+        )
+
+
+class WatchedRecordSignature(wiring.Signature):
+    """What the monitor knows of the last lookup in a slot, for whoever watches.
+
+    From the cycle after ``starts`` on, the rest is about the one that starts or starts anew.
+    ``walking``: it hasn't had its last beat. ``changed``: the A of a change of its entry has been.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "starts": Out(1),
+                "walking": Out(1),
+                "index": Out(config.index_bits),
+                "changed": Out(1),
             }
         )
 
@@ -264,6 +331,7 @@ class Monitor(Component):
     outlived : Out(1)
         Sticky: a lookup was in flight after the C of a change that came after its admission. That
         is no fault by itself. Where it never happens, nothing stale can be answered.
+    record : Out(WatchedRecordSignature).array(config.slots)
     start : In(1)
         The table is ready; cycles are counted from here on.
     ready : Out(1)
@@ -299,6 +367,7 @@ class Monitor(Component):
                 "violation": Out(violations_signature(config)),
                 "unsound": Out(1),
                 "outlived": Out(1),
+                "record": Out(WatchedRecordSignature(config)).array(config.slots),
                 "start": In(1),
                 "ready": Out(1),
             }
@@ -440,7 +509,14 @@ class Monitor(Component):
                     record.answered.eq(0),
                     record.walking.eq(1),
                 ]
-            with m.If(starts & (start_tag == tag)):
+            watched = self.record[port * config.tags + tag]
+            m.d.comb += [
+                watched.starts.eq(starts & (start_tag == tag)),
+                watched.walking.eq(record.walking),
+                watched.index.eq(record.index),
+                watched.changed.eq(record.changed),
+            ]
+            with m.If(watched.starts):
                 m.d.sync += [record.changed.eq(0), record.outdated.eq(0), record.settled.eq(1)]
                 # What happens in this cycle happens to the entry after it was read.
                 for source, change in enumerate(self.change):

@@ -22,6 +22,9 @@ from rtl.monitor import (
     Monitor,
     TermsSignature,
     WatchedChangeSignature,
+    WatchedReadsSignature,
+    WatchedRecordSignature,
+    WatchedStageSignature,
     violations_signature,
 )
 from rtl.recency.seam import VictimSignature
@@ -66,8 +69,12 @@ class SharedTable(Component):
     terms : In(TermsSignature)
     violation : Out(violations_signature)
     unsound : Out(1)
-        Sticky: the table has lost track of a lookup. These three only with
-        ``config.ghost_version``.
+        Sticky: the table has lost track of a lookup.
+    outlived : Out(1)
+    record : Out(WatchedRecordSignature).array(config.slots)
+    stage : Out(WatchedStageSignature).array(pipelines, 3)
+    reads : Out(WatchedReadsSignature).array(pipelines)
+        These, and ``terms`` and ``violation``, only with ``config.ghost_version``.
     """
 
     def __init__(self, config: TableConfig):
@@ -94,6 +101,9 @@ class SharedTable(Component):
             members["violation"] = Out(violations_signature(config))
             members["unsound"] = Out(1)
             members["outlived"] = Out(1)
+            members["record"] = Out(WatchedRecordSignature(config)).array(config.slots)
+            members["stage"] = Out(WatchedStageSignature(config)).array(config.pipelines, 3)
+            members["reads"] = Out(WatchedReadsSignature(config)).array(config.pipelines)
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -167,6 +177,8 @@ class SharedTable(Component):
                     m.d.comb += watched.eq(getattr(engine.event[source], name))
             for port in ports:
                 connect(m, flipped(self.dma[port]), monitor.dma[port])
+            for slot in range(config.slots):
+                connect(m, monitor.record[slot], flipped(self.record[slot]))
         m.d.comb += self.ready.eq(Cat(ready).all())
 
         doors = []
@@ -213,6 +225,8 @@ class SharedTable(Component):
                 m.d.comb += monitor.replayed[number].eq(pipeline.offer.replayed)
                 for place, stage in enumerate(pipeline.stage):
                     connect(m, stage, monitor.stage[number][place])
+                    connect(m, stage, flipped(self.stage[number][place]))
+                connect(m, pipeline.reads, flipped(self.reads[number]))
             for place, port in enumerate(served):
                 door, beat, delivery = doors[port], self.beat[port], pipeline.delivery
                 mine = delivery.payload.port == port if pipelines < config.ports else Const(1)

@@ -15,6 +15,7 @@ from tb.formal.environment import (
     SourceChoiceSignature,
     clocked,
 )
+from tb.formal.readers import Readers
 from tb.formal.shadow import Shadow
 
 SMALL = {
@@ -77,7 +78,12 @@ class Harness(Component):
                 "earlier": In(1),
                 "ranges_apart": Out(1),
                 "pages_written": Out(1),
-                "tables_agree": Out(1),
+                "disagree": Out(1),
+                "disturbed": Out(1),
+                "misread": Out(1),
+                "misled": Out(1),
+                "part": Out(256),  # DEBUG
+                "exposed": Out(1),
                 "unsound": Out(1),
                 "outlived": Out(1),
                 **{str(guarantee): Out(1) for guarantee in Guarantee},
@@ -114,6 +120,33 @@ class Harness(Component):
         m.submodules.shadow = shadow = Shadow(config)
         connect(m, table.entry_write, shadow.entry_write)
         connect(m, table.translation_write, shadow.translation_write)
+        m.submodules.readers = readers = Readers(config)
+        for number in range(config.sources):
+            connect(m, table.change[number], shadow.change[number])
+            m.d.comb += [
+                readers.replaced[number].eq(shadow.replaced[number]),
+                readers.held[number].eq(table.change[number].held),
+            ]
+        for number in range(config.pipelines):
+            connect(m, table.reads[number], readers.reads[number])
+            for place in range(3):
+                connect(m, table.stage[number][place], readers.stage[number][place])
+        for slot in range(config.slots):
+            connect(m, table.record[slot], readers.record[slot])
+        for number in range(config.ports):
+            beat = table.beat[number]
+            m.d.comb += [
+                readers.accepted[number].eq(beat.valid & beat.ready),
+                readers.beat[number].eq(beat.payload),
+            ]
+        m.d.comb += [
+            *(readers.entry[i].eq(entry) for i, entry in enumerate(shadow.entry)),
+            *(readers.row[i].eq(row) for i, row in enumerate(shadow.row)),
+            self.misread.eq(readers.misread),
+            self.misled.eq(readers.misled),
+            self.part.eq(readers.part),  # DEBUG
+            self.exposed.eq(readers.exposed),
+        ]
 
         started = Signal()
         tight = Signal()
@@ -123,7 +156,8 @@ class Harness(Component):
         m.d.comb += [
             self.ranges_apart.eq(allocation.ranges_apart),
             self.pages_written.eq(allocation.pages_written),
-            self.tables_agree.eq(shadow.agree),
+            self.disagree.eq(~shadow.agree),
+            self.disturbed.eq(~shadow.kept),
             self.unsound.eq(table.unsound),
             self.outlived.eq(table.outlived),
             table.terms.patience.eq(self.patience),

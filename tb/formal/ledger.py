@@ -423,7 +423,7 @@ class Ledger(Component):
             over = applied | ending | completing & context.requested
             claim("settled", over, same(entry, new))
             old = self.replaced[source]
-            claim("settled", old.valid, applied, plan.arbitrated)
+            claim("settled", old.valid, applied, plan.arbitrated, old.index == index)
             claim("settled", applied & plan.arbitrated, old.valid)
             old_span = region_span(m, config, old.entry, f"old_{source}")
             released = view(choose(self.entry, plan.released))

@@ -19,7 +19,9 @@ def row_layout(config: TableConfig) -> data.StructLayout:
 
 def replaced_layout(config: TableConfig) -> data.StructLayout:
     """An entry that a change has replaced, while lookups may still stand on it."""
-    return data.StructLayout({"valid": 1, "entry": entry_layout(config)})
+    return data.StructLayout(
+        {"valid": 1, "index": config.index_bits, "entry": entry_layout(config)}
+    )
 
 
 class Shadow(Component):
@@ -79,17 +81,17 @@ class Shadow(Component):
             current = choose(self.entry, change.index)
             replaces = change.applied & change.arbitrated
             with m.If(replaces):
-                m.d.sync += [old.valid.eq(1), Value.cast(old.entry).eq(current)]
+                m.d.sync += [
+                    old.valid.eq(1),
+                    old.index.eq(change.index),
+                    Value.cast(old.entry).eq(current),
+                ]
             with m.Elif(~change.held):
                 m.d.sync += old.valid.eq(0)
-            others = [
-                old.valid & (other.index == change.index)
-                for other, old in zip(self.change, self.replaced, strict=True)
-                if other is not change
-            ]
+            earlier = any_of(*(o.valid & (o.index == change.index) for o in self.replaced))
             usable = data.View(entry_layout(config), current).state == EntryState.VALID
             broken += [
-                change.applied & any_of(*others),
+                change.applied & earlier,
                 change.applied & ~change.arbitrated & usable,
                 old.valid & ~has_its_rows(m, config, old.entry, self.row, f"replaced_{source}"),
             ]
