@@ -23,6 +23,8 @@ from tb.formal.environment import range_layout
 from tb.formal.shadow import (
     choose,
     holds,
+    is_formed,
+    pages,
     places,
     region_span,
     replaced_layout,
@@ -141,14 +143,14 @@ class Ledger(Component):
             bounds.append(bound)
             owned = self.owned[index]
             real = is_region & (entry.state != EntryState.INVALID)
-            pages = self._pages(m, entry, f"pages_{index}")
-            claim("formed", Value.cast(1), self._formed(m, entry, f"entry_{index}"))
+            covers = pages(m, config, entry, f"pages_{index}")
+            claim("formed", Value.cast(1), is_formed(m, config, entry, f"entry_{index}"))
             claim(
                 "allocated",
                 real,
                 owned.taken,
                 owned.first == entry.first_translation,
-                pages <= owned.count,
+                covers <= owned.count,
             )
             claim("allocated", owned.taken, owned.first + owned.count <= config.translations)
             claim("allocated", is_region & ~real, covered == 0)
@@ -351,14 +353,14 @@ class Ledger(Component):
             new_span = span(m, config, new, f"new_{source}")
             takes = registers_region | reregisters & ~keeps
             made = changes & ~((state != W.PICK) & in_work & binds & (command.length != 0))
-            claim("prepared", made, self._formed(m, new, f"new_{source}"))
+            claim("prepared", made, is_formed(m, config, new, f"new_{source}"))
             for condition, *facts in (
                 (
                     takes,
                     new.state == VALID,
                     new.kind == REGION,
                     new.first_translation == command.first_translation,
-                    self._pages(m, new, f"new_pages_{source}") == command.translations,
+                    pages(m, config, new, f"new_pages_{source}") == command.translations,
                     command.first_translation + command.translations <= config.translations,
                     new_span == claimed,
                     new.ghost.stamp.version == (entry.ghost.registrations + 1)[: config.ghost_width],
@@ -369,8 +371,8 @@ class Ledger(Component):
                     new.state == VALID,
                     new.kind == REGION,
                     new.first_translation == entry.first_translation,
-                    self._pages(m, new, f"kept_pages_{source}")
-                    <= self._pages(m, entry, f"old_pages_{source}"),
+                    pages(m, config, new, f"kept_pages_{source}")
+                    <= pages(m, config, entry, f"old_pages_{source}"),
                     (new_span & ~span_now) == 0,
                     same(new.ghost.stamp, entry.ghost.stamp),
                 ),
@@ -425,6 +427,11 @@ class Ledger(Component):
             old = self.replaced[source]
             claim("settled", old.valid, applied, plan.arbitrated, old.index == index)
             claim("settled", applied & plan.arbitrated, old.valid)
+            claim(
+                "formed",
+                old.valid & (old.entry.state == VALID),
+                is_formed(m, config, old.entry, f"old_{source}"),
+            )
             old_span = region_span(m, config, old.entry, f"old_{source}")
             released = view(choose(self.entry, plan.released))
             old_bound = (
@@ -509,31 +516,6 @@ class Ledger(Component):
         m.d.comb += self.part.eq(Cat(p for c in wrong.values() for p in c))  # DEBUG
         open("/tmp/parts","w").write("\n".join(f"{n} {l}" for n in wrong for q,l in LINES if q==n))  # DEBUG
         return m
-
-    def _pages(self, m: Module, entry: data.View, name: str) -> Value:
-        """How many translations an entry covers."""
-        from rtl.legality import PageCount
-
-        m.submodules[f"count_{name}"] = count = PageCount(self._config)
-        m.d.comb += [
-            count.offset.eq(entry.offset),
-            count.length.eq(entry.limit - entry.base),
-            count.page_shift.eq(entry.page_shift),
-        ]
-        return count.pages
-
-    def _formed(self, m: Module, entry: data.View, name: str) -> Value:
-        """Its bounds are in order, and its translations are in the table."""
-        config = self._config
-        pages = self._pages(m, entry, f"formed_{name}")
-        nothing = entry.base == entry.limit
-        return (
-            (entry.base <= entry.limit)
-            & (entry.limit <= 1 << config.address_width)
-            & (nothing | (entry.offset < 1 << config.page_shift_min))
-            & (nothing | (entry.page_shift == config.page_shift_min))
-            & (nothing | (entry.first_translation + pages <= config.translations))
-        )
 
     def _progress(self, worker: data.View, first: Value, count: Value) -> tuple[Value, ...]:
         """The worker is somewhere within a range."""

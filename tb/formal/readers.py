@@ -112,7 +112,7 @@ class Readers(Component):
             check, walk = reads.check, reads.walk
             for stage, need in ((in_check, check), (in_walk, walk)):
                 number = "check" if stage is in_check else "walk"
-                wanted = self._wanted(m, need, f"{number}_{pipeline}")
+                wanted, formed = self._wanted(m, need, f"{number}_{pipeline}")
 
                 def fits(has: Value, stamp: ValueLike, wanted: Value = wanted, need: Any = need):
                     return ((wanted & ~has) == 0) & (Value.cast(need.stamp) == Value.cast(stamp))
@@ -120,12 +120,13 @@ class Readers(Component):
                 has_now = choose([has for _, has in current], stage.index)
                 stamp_now = choose([e.ghost.stamp for e, _ in current], stage.index)
                 fine = [fits(has_now, stamp_now)]
+                changed = choose([r.changed for r in self.record], self._slot(pipeline, stage))
                 fine += [
-                    old.valid & (old.index == stage.index) & fits(has, old.entry.ghost.stamp)
+                    changed & old.valid & (old.index == stage.index) & fits(has, old.entry.ghost.stamp)
                     for old, has in replaced
                 ]
                 needs = self._counts(pipeline, stage, gone) & (need.remaining != 0)
-                misled.append(needs & ~any_of(*fine))
+                misled.append(needs & ~(formed & any_of(*fine)))
             found = row.present & (Value.cast(row.stamp) == Value.cast(reads.expects))
             misled.append(
                 self._counts(pipeline, in_deliver, gone) & (reads.delivers != 0) & ~found
@@ -154,12 +155,17 @@ class Readers(Component):
         usable = entry.state == EntryState.VALID
         return Mux(usable, span(m, self._config, entry, name), 0)
 
-    def _wanted(self, m: Module, need: Any, name: str) -> Value:
-        """The translations that are still to be read, as one bit each."""
+    def _wanted(self, m: Module, need: Any, name: str) -> tuple[Value, Value]:
+        """The translations that are still to be read, as one bit each, and if they can be."""
         config = self._config
         last = Signal(config.length_width + config.page_shift_max + 1, name=f"last_{name}")
         m.d.comb += last.eq((need.offset + need.remaining - 1) >> need.page_shift)
-        return places(config, need.translation, last + 1)
+        formed = (
+            (need.page_shift == config.page_shift_min)
+            & (need.offset < 1 << config.page_shift_min)
+            & (need.translation + last < config.translations)
+        )
+        return places(config, need.translation, last + 1), formed
 
     def _slot(self, pipeline: int, stage: Any) -> Value:
         config = self._config

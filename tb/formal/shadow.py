@@ -113,16 +113,36 @@ def places(config: TableConfig, first: Value, count: Value) -> Value:
     return Cat((place >= first) & (place < first + count) for place in range(config.translations))
 
 
-def span(m: Module, config: TableConfig, entry: data.View, name: str) -> Value:
-    """The translations that an entry covers, whatever its state, as one bit each."""
-    m.submodules[f"span_{name}"] = count = PageCount(config)
-    covered = Signal(config.translations, name=f"covered_{name}")
+def pages(m: Module, config: TableConfig, entry: data.View, name: str) -> Value:
+    """How many translations an entry covers, whatever its state."""
+    m.submodules[f"pages_{name}"] = count = PageCount(config)
     m.d.comb += [
         count.offset.eq(entry.offset),
         count.length.eq(entry.limit - entry.base),
         count.page_shift.eq(entry.page_shift),
-        covered.eq(places(config, entry.first_translation, count.pages)),
     ]
+    return count.pages
+
+
+def is_formed(m: Module, config: TableConfig, entry: data.View, name: str) -> Value:
+    """The bounds of an entry are in order, and what it covers is in the table."""
+    inside = (
+        (entry.offset < 1 << config.page_shift_min)
+        & (entry.page_shift == config.page_shift_min)
+        & (entry.first_translation + pages(m, config, entry, name) <= config.translations)
+    )
+    return (
+        (entry.base <= entry.limit)
+        & (entry.limit <= 1 << config.address_width)
+        & ((entry.base == entry.limit) | inside)
+    )
+
+
+def span(m: Module, config: TableConfig, entry: data.View, name: str) -> Value:
+    """The translations that an entry covers, whatever its state, as one bit each."""
+    covered = Signal(config.translations, name=f"covered_{name}")
+    count = pages(m, config, entry, f"of_{name}")
+    m.d.comb += covered.eq(places(config, entry.first_translation, count))
     return covered
 
 
@@ -143,6 +163,7 @@ def holds(rows: ValueLike, wanted: Value, stamp: ValueLike) -> Value:
 def has_its_rows(
     m: Module, config: TableConfig, entry: data.View, rows: ValueLike, name: str
 ) -> Value:
-    """The entry isn't usable, or has all its translations with its stamp."""
+    """The entry isn't usable, or lies in the table and has all its translations."""
     usable = entry.state == EntryState.VALID
-    return ~usable | holds(rows, span(m, config, entry, name), entry.ghost.stamp)
+    present = holds(rows, span(m, config, entry, name), entry.ghost.stamp)
+    return ~usable | is_formed(m, config, entry, name) & present
