@@ -35,8 +35,7 @@ class EngineHarness(Component):
                 "disagree": Out(1),
                 "disturbed": Out(1),
                 "misread": Out(1),
-                "part": Out(512),  # DEBUG
-                "wrong": Out(1),
+                "unaccounted": Out(1),
             }
         )
 
@@ -100,12 +99,10 @@ class EngineHarness(Component):
             *(ledger.row[i].eq(row) for i, row in enumerate(shadow.row)),
             *(ledger.owned[i].eq(owned) for i, owned in enumerate(allocation.owned)),
             self.misread.eq(
-                ledger.misread
-                | (Value.cast(engine.entry_read.data) != Value.cast(fetched))
+                ledger.misread | (Value.cast(engine.entry_read.data) != Value.cast(fetched))
             ),
-            self.part.eq(ledger.part),  # DEBUG
             self.disagree.eq(~shadow.agree),
             self.disturbed.eq(~shadow.kept),
-            self.wrong.eq(ledger.wrong),
+            self.unaccounted.eq(ledger.unaccounted),
         ]
         return m

@@ -82,7 +82,6 @@ class Harness(Component):
                 "disturbed": Out(1),
                 "misread": Out(1),
                 "misled": Out(1),
-                "part": Out(256),  # DEBUG
                 "exposed": Out(1),
                 "unsound": Out(1),
                 "outlived": Out(1),
@@ -144,7 +143,6 @@ class Harness(Component):
             *(readers.row[i].eq(row) for i, row in enumerate(shadow.row)),
             self.misread.eq(readers.misread),
             self.misled.eq(readers.misled),
-            self.part.eq(readers.part),  # DEBUG
             self.exposed.eq(readers.exposed),
         ]
 

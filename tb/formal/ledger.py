@@ -1,8 +1,9 @@
 """Why the two tables agree: what is true of the command engine in every cycle."""
 
 import itertools
+from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -32,30 +33,26 @@ from tb.formal.shadow import (
     span,
 )
 
-LINES = []  # DEBUG
-CLAIMS = {
-    "heard": "A source is busy with the command that the engine has.",
-    "manned": "The worker has the command that waits for it, and no other.",
-    "alone": "No two commands in progress name the same entry.",
-    "phased": "A command asks, applies and finishes in this order, and only if it succeeds.",
-    "fetched": "What the worker has read is still so.",
-    "formed": "Entries lie within the table.",
-    "allocated": "A region has translations that its host has allocated for it.",
-    "apart": "No two regions have a translation in common.",
-    "planned": "The plan of a command is about the entry that it found.",
-    "permitted": "What made a command legal stays so until its A.",
-    "prepared": "What an entry will be after A has its translations.",
-    "undisturbed": "What a command still has to give up is nobody's.",
-    "settled": "After A the entry is what the command made it.",
-    "counted": "Of each region, as many windows are bound as are counted.",
-    "enclosed": "A bound window lies within a region and has its stamp.",
-    "complete": "Usable entries have their translations, replaced ones until they are let go.",
-}
-"""What is claimed. Together they follow from themselves one cycle earlier."""
+STARTING = (
+    WorkerState.FETCH,
+    WorkerState.CHECK,
+    WorkerState.FETCH_PARENT,
+    WorkerState.CHECK_PARENT,
+    WorkerState.WRITE_TRANSLATIONS,
+)
+FINISHING = (
+    WorkerState.REMOVE_TRANSLATIONS,
+    WorkerState.FETCH_COUNT,
+    WorkerState.RELEASE_PARENT,
+)
 
 
 class Ledger(Component):
-    """Says which of its claims is wrong.
+    """Keeps account of who has, writes and gives up what, and says if it doesn't come out.
+
+    Its claims follow from themselves one cycle earlier, whatever the arbiter grants, if what is
+    read is what was written and the hosts keep to the rules. From them follows that the two
+    tables agree. They are about the order ``entry_first``.
 
     Parameters
     ----------
@@ -71,7 +68,10 @@ class Ledger(Component):
     ordered : In(command_layout).array(config.sources)
     owned : In(range_layout).array(config.entries)
     entry, row, replaced : the shadow's
-    wrong : Out(1), one for each of :data:`CLAIMS`
+    misread : Out(1)
+        The worker has read another count of windows than was written.
+    unaccounted : Out(1)
+        A claim is wrong.
     """
 
     def __init__(self, config: TableConfig):
@@ -91,436 +91,407 @@ class Ledger(Component):
                 "entry": In(entry_layout(config)).array(config.entries),
                 "row": In(row_layout(config)).array(config.translations),
                 "replaced": In(replaced_layout(config)).array(sources),
-                "count": Out(config.index_bits + 1).array(config.entries),
                 "misread": Out(1),
-                "part": Out(512),  # DEBUG
-                "wrong": Out(1),
+                "unaccounted": Out(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self._config
-        C, W, O = CommandState, WorkerState, Opcode
-        VALID, REGION = EntryState.VALID, EntryKind.REGION
-        state, worker = self.worker_state, self.worker
-        entry_shape = entry_layout(config)
-        wrong: dict[str, list[Value]] = {name: [] for name in CLAIMS}
+        config, worker = self._config, self.worker
+        wrong: list[Value] = []
 
-        def claim(name: str, condition: Value, *consequences: Value) -> None:
-            for consequence in consequences:
-                wrong[name].append((condition & ~consequence).any())
-                import traceback; LINES.append((name, traceback.extract_stack()[-2].lineno))  # DEBUG
+        def claim(condition: ValueLike, *consequences: ValueLike) -> None:
+            wrong.extend(
+                Value.cast(condition) & ~Value.cast(consequence) for consequence in consequences
+            )
 
-        def view(bits: Value) -> data.View:
-            return data.View(entry_shape, bits)
-
-        def same(a: Value, b: Value) -> Value:
-            return Value.cast(a) == Value.cast(b)
-
-        # The counts of bound windows, and the one that was read last.
+        # How many windows each region has been counted, and the count that was read last.
+        counts = [Signal(config.index_bits + 1, name=f"count_{i}") for i in range(config.entries)]
         counted = Signal(config.index_bits + 1)
-        for index, count in enumerate(self.count):
+        for index, count in enumerate(counts):
             with m.If(worker.counts & (worker.to == index)):
                 m.d.sync += count.eq(worker.new_count)
         with m.If(worker.asked):
-            m.d.sync += counted.eq(choose(self.count, worker.of))
+            m.d.sync += counted.eq(choose(counts, worker.of))
         m.d.comb += self.misread.eq(worker.count != counted)
 
-        # What is asked of an entry, once for each.
-        regions, spans, bounds = [], [], []
-        for index, entry in enumerate(self.entry):
-            is_region = entry.kind == REGION
-            covered = span(m, config, entry, f"entry_{index}")
-            has = Signal(config.translations, name=f"has_{index}")
-            bound = Signal(name=f"bound_{index}")
-            m.d.comb += [
-                has.eq(Mux(is_region, covered, 0)),
-                bound.eq(~is_region & (entry.state == VALID) & (entry.base != entry.limit)),
-            ]
-            regions.append(has)
-            spans.append(covered)
-            bounds.append(bound)
-            owned = self.owned[index]
-            real = is_region & (entry.state != EntryState.INVALID)
-            covers = pages(m, config, entry, f"pages_{index}")
-            claim("formed", Value.cast(1), is_formed(m, config, entry, f"entry_{index}"))
-            claim(
-                "allocated",
-                real,
-                owned.taken,
-                owned.first == entry.first_translation,
-                covers <= owned.count,
-            )
-            claim("allocated", owned.taken, owned.first + owned.count <= config.translations)
-            claim("allocated", is_region & ~real, covered == 0)
-            parent = view(choose(self.entry, entry.parent))
-            claim(
-                "enclosed",
-                bound,
-                parent.state == VALID,
-                parent.kind == REGION,
-                same(entry.ghost.stamp, parent.ghost.stamp),
-            )
-            claim(
-                "complete",
-                is_region & (entry.state == VALID),
-                holds(self.row, covered, entry.ghost.stamp),
-            )
-        for index, entry in enumerate(self.entry):
-            claim(
-                "enclosed",
-                bounds[index],
-                (spans[index] & ~choose(regions, entry.parent)) == 0,
-            )
-        for (_, a), (_, b) in itertools.combinations(enumerate(regions), 2):
-            claim("apart", Value.cast(1), (a & b) == 0)
+        has = self._claim_entries(m, claim)
+        bound = [is_bound(entry) for entry in self.entry]
+        commands = [
+            _Command(m, self, source, counts, counted, bound, has)
+            for source in range(config.sources)
+        ]
+        self._claim_worker(claim)
+        for command in commands:
+            command.claim_order(claim)
+            command.claim_reads(claim)
+            command.claim_plan(claim)
+            command.claim_permission(claim)
+            command.claim_preparation(m, claim)
+            command.claim_result(m, claim)
+            command.claim_peace(claim)
+        for one, other in itertools.permutations(commands, 2):
+            one.claim_distance(claim, other)
 
-        # The worker.
-        starting = any_of(
-            *(
-                state == s
-                for s in (
-                    W.FETCH,
-                    W.CHECK,
-                    W.FETCH_PARENT,
-                    W.CHECK_PARENT,
-                    W.WRITE_TRANSLATIONS,
-                )
-            )
-        )
-        finishing = any_of(
-            *(state == s for s in (W.REMOVE_TRANSLATIONS, W.FETCH_COUNT, W.RELEASE_PARENT))
-        )
-        writing = state == W.WRITE_TRANSLATIONS
-        claim("manned", Value.cast(1), (state == W.PICK) | starting | finishing)
-        claim("manned", Value.cast(1), self.working_for < config.sources)
-
-        plans, in_progress, claims, checked = [], [], [], []
-        uses: list[tuple[Value, Value]] = []
-        for source, context in enumerate(self.context):
-            command, plan = context.command, context.plan
-            opcode, index = command.opcode, command.key.index
-            mine = self.working_for == source
-            entry = view(choose(self.entry, index))
-            parent = view(choose(self.entry, command.parent.index))
-            span_now = choose(regions, index)
-            count = choose(self.count, index)
-            is_region = entry.kind == REGION
-            asking, applied = context.state == C.REQUESTING, context.state == C.APPLIED
-            ending, completing = context.state == C.FINISHING, context.state == C.COMPLETING
-            started = context.state == C.STARTED
-            active = (context.state != C.IDLE) & (context.state != C.ACCEPTED)
-
-            # Past its check, and before its A.
-            in_work = started & mine
-            ready = Signal(name=f"ready_{source}")
-            m.d.comb += ready.eq(
-                asking
-                | in_work
-                & ((state == W.FETCH_PARENT) | (state == W.CHECK_PARENT) | writing)
-            )
-            registers = opcode == O.REGISTER
-            registers_region = registers & (command.kind == REGION)
-            reregisters = opcode == O.REREGISTER
-            deregisters = opcode == O.DEREGISTER
-            invalidates = (opcode == O.LOCAL_INVALIDATE) | (opcode == O.REMOTE_INVALIDATE)
-            binds = opcode == O.BIND
-            only_writes = opcode == O.WRITE_TRANSLATION
-            writes = registers_region | reregisters | only_writes
-            keeps = (
-                (command.first_translation == entry.first_translation)
-                & (command.translations == 0)
-            )
-            claimed = Signal(config.translations, name=f"claimed_{source}")
-            planned = Signal(config.translations, name=f"planned_{source}")
-            m.d.comb += [
-                claimed.eq(
-                    Mux(writes, places(config, command.first_translation, command.translations), 0)
-                ),
-                planned.eq(places(config, plan.first, plan.count)),
-            ]
-            plans.append(planned)
-            claims.append(claimed)
-            checked.append(ready)
-            in_progress.append(self.in_progress[source])
-
-            claim("heard", Value.cast(1), self.busy[source] == (context.state != C.IDLE))
-            claim("heard", self.busy[source], same(self.ordered[source], command))
-
-            claim("manned", mine & starting, started)
-            claim("manned", mine & finishing, ending)
-            claim("manned", started, mine & starting)
-
-            claim("phased", context.requested, asking | applied | ending | completing)
-            claim("phased", applied | ending, context.requested)
-            claim(
-                "phased",
-                asking | applied | ending | completing & context.requested,
-                context.status == CommandStatus.OK,
-            )
-            claim("phased", completing & ~context.requested & deregisters,
-                  context.status != CommandStatus.OK)
-            claim("phased", ending, plan.removes | plan.releases)
-            claim("phased", asking | applied | ending, ~(plan.removes & plan.releases))
-            claim("phased", (asking | applied | ending) & plan.removes, plan.count != 0)
-            claim("phased", asking, ~only_writes)
-            claim(
-                "phased",
-                ready & ~only_writes | applied | ending | completing & context.requested,
-                registers | reregisters | deregisters | invalidates | binds,
-                plan.arbitrated == ~registers,
-            )
-            claim("phased", Value.cast(context.state) == 7, Value.cast(0))
-            claim("phased", mine & (state == W.REMOVE_TRANSLATIONS), plan.removes)
-            claim(
-                "phased",
-                mine & ((state == W.FETCH_COUNT) | (state == W.RELEASE_PARENT)),
-                plan.releases,
-            )
-            claim(
-                "phased",
-                mine & ((state == W.FETCH_PARENT) | (state == W.CHECK_PARENT)),
-                binds & (command.length != 0),
-            )
-            claim("phased", mine & writing, writes)
-
-            looks = in_work & (state == W.CHECK)
-            claim("fetched", looks, same(self.fetched, entry), counted == count)
-            looks_up = in_work & (state == W.CHECK_PARENT)
-            claim(
-                "fetched",
-                looks_up,
-                same(self.fetched, parent),
-                counted == choose(self.count, command.parent.index),
-            )
-            claim(
-                "fetched",
-                in_work & (looks_up | (state == W.FETCH_PARENT) | writing),
-                same(worker.old_entry, entry),
-            )
-            claim(
-                "fetched",
-                mine & (state == W.RELEASE_PARENT),
-                counted == choose(self.count, plan.released),
-            )
-            claim(
-                "fetched",
-                mine & writing,
-                command.first_translation + command.translations <= config.translations,
-            )
-            claim("fetched", mine & writing, *self._progress(
-                worker, command.first_translation, command.translations))
-            claim("fetched", mine & (state == W.REMOVE_TRANSLATIONS), *self._progress(
-                worker, plan.first, plan.count))
-
-            # The plan.
-            changes = ready & ~only_writes
-            bound = choose(bounds, index)
-            claim(
-                "planned",
-                changes & ~registers,
-                planned == span_now,
-                plan.first == entry.first_translation,
-                plan.removes
-                == ((deregisters | reregisters & ~keeps) & (planned != 0)),
-                plan.releases == bound,
-                ~bound | (plan.released == entry.parent),
-            )
-            claim("planned", changes & registers, plan.count == 0, ~plan.removes, ~plan.releases)
-            claim("planned", self.in_progress[source] | ready & ~only_writes,
-                  plan.first + plan.count <= config.translations)
-
-            # Legality.
-            claim("permitted", changes & registers, entry.state != VALID)
-            claim(
-                "permitted",
-                changes & reregisters,
-                is_region,
-                entry.state == VALID,
-            )
-            claim("permitted", changes & deregisters, entry.state != EntryState.INVALID)
-            claim("permitted", changes & invalidates, entry.state == VALID)
-            claim(
-                "permitted",
-                changes & is_region & (reregisters | deregisters | invalidates),
-                count == 0,
-            )
-            claim("permitted", changes & binds, ~is_region, entry.state != EntryState.INVALID)
-
-            # The entry to come.
-            new = context.entry
-            new_span = span(m, config, new, f"new_{source}")
-            takes = registers_region | reregisters & ~keeps
-            made = changes & ~((state != W.PICK) & in_work & binds & (command.length != 0))
-            claim("prepared", made, is_formed(m, config, new, f"new_{source}"))
-            for condition, *facts in (
-                (
-                    takes,
-                    new.state == VALID,
-                    new.kind == REGION,
-                    new.first_translation == command.first_translation,
-                    pages(m, config, new, f"new_pages_{source}") == command.translations,
-                    command.first_translation + command.translations <= config.translations,
-                    new_span == claimed,
-                    new.ghost.stamp.version == (entry.ghost.registrations + 1)[: config.ghost_width],
-                    new.ghost.stamp.owner == index,
-                ),
-                (
-                    reregisters & keeps,
-                    new.state == VALID,
-                    new.kind == REGION,
-                    new.first_translation == entry.first_translation,
-                    pages(m, config, new, f"kept_pages_{source}")
-                    <= pages(m, config, entry, f"old_pages_{source}"),
-                    (new_span & ~span_now) == 0,
-                    same(new.ghost.stamp, entry.ghost.stamp),
-                ),
-                (
-                    registers & ~registers_region,
-                    new.kind != REGION,
-                    new.base == new.limit,
-                ),
-                (deregisters, new.state == EntryState.INVALID, new_span == 0),
-                (
-                    invalidates,
-                    new.state == EntryState.FREE,
-                    new.kind == entry.kind,
-                    ~is_region | (new.first_translation == entry.first_translation),
-                    ~is_region | (new.base == entry.base),
-                    ~is_region | (new.limit == entry.limit),
-                    ~is_region | (new.offset == entry.offset),
-                    ~is_region | (new.page_shift == entry.page_shift),
-                ),
-                (binds, new.kind == entry.kind, new.state == VALID),
-                (binds & (command.length == 0), new.base == new.limit),
-            ):
-                claim("prepared", made & condition, *facts)
-            encloses = asking & binds & (command.length != 0)
-            claim(
-                "prepared",
-                encloses,
-                parent.state == VALID,
-                parent.kind == REGION,
-                new.base != new.limit,
-                new.parent == command.parent.index,
-                same(new.ghost.stamp, parent.ghost.stamp),
-                (new_span & ~choose(regions, command.parent.index)) == 0,
-            )
-            claim(
-                "prepared",
-                asking & takes,
-                holds(self.row, claimed, new.ghost.stamp),
-            )
-            stamp = Cat(index[: config.index_bits],
-                        (worker.old_entry.ghost.registrations + 1)[: config.ghost_width])
-            before = Cat(place < worker.place for place in range(config.translations))
-            claim(
-                "prepared",
-                mine & writing,
-                holds(self.row, claimed & before, stamp),
-            )
-
-            # After A.
-            over = applied | ending | completing & context.requested
-            claim("settled", over, same(entry, new))
-            old = self.replaced[source]
-            claim("settled", old.valid, applied, plan.arbitrated, old.index == index)
-            claim("settled", applied & plan.arbitrated, old.valid)
-            claim(
-                "formed",
-                old.valid & (old.entry.state == VALID),
-                is_formed(m, config, old.entry, f"old_{source}"),
-            )
-            old_span = region_span(m, config, old.entry, f"old_{source}")
-            released = view(choose(self.entry, plan.released))
-            old_bound = (
-                (old.entry.kind != REGION)
-                & (old.entry.state == VALID)
-                & (old.entry.base != old.entry.limit)
-            )
-            claim("settled", old.valid, planned == old_span, plan.releases == old_bound)
-            claim("settled", over & plan.removes, deregisters | reregisters)
-            claim("settled", over & deregisters, entry.state == EntryState.INVALID)
-            claim(
-                "enclosed",
-                (applied | ending) & plan.releases,
-                released.state == VALID,
-                released.kind == REGION,
-            )
-            claim(
-                "enclosed",
-                old.valid & old_bound,
-                (span(m, config, old.entry, f"old_span_{source}")
-                 & ~choose(regions, plan.released)) == 0,
-                same(old.entry.ghost.stamp, released.ghost.stamp),
-            )
-            claim(
-                "complete",
-                old.valid & (old.entry.state == VALID) & (old.entry.kind == REGION),
-                holds(self.row, old_span, old.entry.ghost.stamp),
-            )
-            # Who counts on a region.
-            uses.append((encloses, command.parent.index))
-            uses.append(((applied | ending) & plan.releases, plan.released))
-
-            # What it still has to give up.
-            holds_on = self.in_progress[source] | changes
-            for place, other in enumerate(regions):
-                replaced = over & plan.removes
-                claim(
-                    "undisturbed",
-                    holds_on & ((index != place) | replaced),
-                    (planned & other) == 0,
-                )
-            for other, theirs in enumerate(self.context):
-                if other >= source:
-                    continue
-                other_active = (theirs.state != C.IDLE) & (theirs.state != C.ACCEPTED)
-                same_index = theirs.command.key.index == index
-                my_parent = binds & (command.parent.index == theirs.command.key.index)
-                their_parent = (theirs.command.opcode == O.BIND) & (
-                    theirs.command.parent.index == index
-                )
-                claim(
-                    "alone",
-                    active & other_active,
-                    ~(same_index | my_parent | their_parent),
-                )
-
-        for one, other in itertools.permutations(range(config.sources), 2):
-            writer = checked[one] & (self.context[one].state == C.REQUESTING)
-            writer = writer | (writing & (self.working_for == one))
-            claim(
-                "undisturbed",
-                writer & in_progress[other],
-                (claims[one] & plans[other]) == 0,
-            )
-            if one < other:
-                hold = [
-                    in_progress[s]
-                    | checked[s] & (self.context[s].command.opcode != O.WRITE_TRANSLATION)
-                    for s in (one, other)
-                ]
-                claim("undisturbed", hold[0] & hold[1], (plans[one] & plans[other]) == 0)
-
-        for index, count in enumerate(self.count):
+        # Of each region, as many windows are bound, about to be, or not yet released as counted.
+        for index, count in enumerate(counts):
             users = [
-                bound & (entry.parent == index)
-                for bound, entry in zip(bounds, self.entry, strict=True)
+                is_bound & (entry.parent == index)
+                for is_bound, entry in zip(bound, self.entry, strict=True)
             ]
-            users += [used & (of == index) for used, of in uses]
-            claim("counted", Value.cast(1), count == sum(users, start=Value.cast(0)))
-
-        m.d.comb += self.wrong.eq(any_of(*(c for cs in wrong.values() for c in cs)))
-        m.d.comb += self.part.eq(Cat(p for c in wrong.values() for p in c))  # DEBUG
-        open("/tmp/parts","w").write("\n".join(f"{n} {l}" for n in wrong for q,l in LINES if q==n))  # DEBUG
+            users += [used & (of == index) for c in commands for used, of in c.uses]
+            claim(1, count == sum(users, start=Value.cast(0)))
+        m.d.comb += self.unaccounted.eq(any_of(*wrong))
         return m
 
-    def _progress(self, worker: data.View, first: Value, count: Value) -> tuple[Value, ...]:
-        """The worker is somewhere within a range."""
-        return (
-            worker.left != 0,
-            worker.left <= count,
-            worker.place + worker.left == first + count,
+    def _claim_entries(self, m: Module, claim: Any) -> list[Value]:
+        """What is true of the entries alone; the result is what each has as a region."""
+        config = self._config
+        spans = [span(m, config, entry) for entry in self.entry]
+        has = [
+            Mux(entry.kind == EntryKind.REGION, covered, 0)
+            for entry, covered in zip(self.entry, spans, strict=True)
+        ]
+        for index, (entry, covered) in enumerate(zip(self.entry, spans, strict=True)):
+            is_region, owned = entry.kind == EntryKind.REGION, self.owned[index]
+            claim(1, is_formed(m, config, entry))
+            claim(
+                is_region & (entry.state != EntryState.INVALID),
+                owned.taken,
+                owned.first == entry.first_translation,
+                pages(m, config, entry) <= owned.count,
+            )
+            claim(is_region & (entry.state == EntryState.INVALID), covered == 0)
+            claim(owned.taken, owned.first + owned.count <= config.translations)
+            claim(
+                is_region & (entry.state == EntryState.VALID),
+                holds(self.row, covered, entry.ghost.stamp),
+            )
+            parent = data.View(entry_layout(config), choose(self.entry, entry.parent))
+            claim(
+                is_bound(entry),
+                parent.state == EntryState.VALID,
+                parent.kind == EntryKind.REGION,
+                same(entry.ghost.stamp, parent.ghost.stamp),
+                (covered & ~choose(has, entry.parent)) == 0,
+            )
+        for one, other in itertools.combinations(has, 2):
+            claim(1, (one & other) == 0)
+        return has
+
+    def _claim_worker(self, claim: Any) -> None:
+        known = (WorkerState.PICK, *STARTING, *FINISHING)
+        claim(1, is_one_of(self.worker_state, known), self.working_for < self._config.sources)
+
+
+class _Command:
+    """The command of one source, and what is claimed of it.
+
+    Parameters
+    ----------
+    m : Module
+    ledger : Ledger
+    source : int
+    counts : list of Signal
+        How many windows each region has been counted.
+    counted : Signal
+        The count that was read last.
+    bound, has : list of Value
+        Of each entry: it is a bound window; the translations it has as a region.
+    """
+
+    def __init__(
+        self,
+        m: Module,
+        ledger: Ledger,
+        source: int,
+        counts: list[Signal],
+        counted: Signal,
+        bound: list[Value],
+        has: list[Value],
+    ):
+        self.ledger, self.source, self.counts, self.counted = ledger, source, counts, counted
+        self.has = has
+        self.config = config = ledger._config
+        self.context = context = ledger.context[source]
+        self.command = command = context.command
+        self.plan = plan = context.plan
+        self.new = context.entry
+        self.index = index = command.key.index
+        self.old = ledger.replaced[source]
+        self.in_progress = ledger.in_progress[source]
+
+        # The entries that it names, as they are now.
+        self.entry = entry = self._entry_of(index)
+        self.parent = self._entry_of(command.parent.index)
+        self.bound = choose(bound, index)
+        self.has_now = choose(has, index)
+
+        state, opcode = context.state, command.opcode
+        self.accepted = state == CommandState.ACCEPTED
+        self.idle = state == CommandState.IDLE
+        self.started = state == CommandState.STARTED
+        self.asking = state == CommandState.REQUESTING
+        self.applied = state == CommandState.APPLIED
+        self.ending = state == CommandState.FINISHING
+        self.over = (state == CommandState.COMPLETING) & context.requested
+        self.failed = (state == CommandState.COMPLETING) & ~context.requested
+        self.after = self.applied | self.ending | self.over
+
+        self.registers = opcode == Opcode.REGISTER
+        self.reregisters = opcode == Opcode.REREGISTER
+        self.deregisters = opcode == Opcode.DEREGISTER
+        self.invalidates = (opcode == Opcode.LOCAL_INVALIDATE) | (
+            opcode == Opcode.REMOTE_INVALIDATE
         )
+        self.binds = opcode == Opcode.BIND
+        self.only_writes = opcode == Opcode.WRITE_TRANSLATION
+        self.encloses = self.binds & (command.length != 0)
+        registers_region = self.registers & (command.kind == EntryKind.REGION)
+        keeps = (command.first_translation == entry.first_translation) & (command.translations == 0)
+        self.keeps = self.reregisters & keeps
+        self.takes = registers_region | self.reregisters & ~keeps
+        self.writes = registers_region | self.reregisters | self.only_writes
+
+        # Past its check, and not yet applied.
+        self.works = self.started & (ledger.working_for == source)
+        self.binding = self.works & is_one_of(
+            ledger.worker_state, (WorkerState.FETCH_PARENT, WorkerState.CHECK_PARENT)
+        )
+        self.writing = self._does(WorkerState.WRITE_TRANSLATIONS)
+        checked = self.asking | self.works & (
+            self.binding | (ledger.worker_state == WorkerState.WRITE_TRANSLATIONS)
+        )
+        self.changes = Signal(name=f"changes_{source}")
+        # What it writes, and what it has to give up.
+        self.claimed = Signal(config.translations, name=f"claimed_{source}")
+        self.planned = Signal(config.translations, name=f"planned_{source}")
+        wanted = places(config, command.first_translation, command.translations)
+        m.d.comb += [
+            self.changes.eq(checked & ~self.only_writes),
+            self.claimed.eq(Mux(self.writes, wanted, 0)),
+            self.planned.eq(places(config, plan.first, plan.count)),
+        ]
+        # When it counts on a region, and on which.
+        self.uses = (
+            (self.asking & self.encloses, command.parent.index),
+            ((self.applied | self.ending) & plan.releases, plan.released),
+        )
+
+    def _entry_of(self, index: Value) -> data.View:
+        return data.View(entry_layout(self.config), choose(self.ledger.entry, index))
+
+    def _does(self, *states: WorkerState) -> Value:
+        """The worker does one of these for it."""
+        mine = self.ledger.working_for == self.source
+        return mine & is_one_of(self.ledger.worker_state, states)
+
+    def claim_order(self, claim: Any) -> None:
+        """It is what was ordered, the worker has it when it should, and it goes step by step."""
+        ledger, context, plan = self.ledger, self.context, self.plan
+        busy = ledger.busy[self.source]
+        claim(1, busy == ~self.idle, Value.cast(context.state) != 7)
+        claim(busy, same(ledger.ordered[self.source], self.command))
+        claim(self._does(*STARTING), self.started)
+        claim(self._does(*FINISHING), self.ending)
+        claim(self.started, self._does(*STARTING))
+        claim(context.requested, self.asking | self.after)
+        claim(self.applied | self.ending, context.requested)
+        claim(self.asking | self.after, context.status == CommandStatus.OK)
+        claim(self.failed & self.deregisters, context.status != CommandStatus.OK)
+        changing = self.registers | self.reregisters | self.deregisters
+        changing = changing | self.invalidates | self.binds
+        claim(self.changes | self.after, changing, plan.arbitrated == ~self.registers)
+        claim(self.asking, ~self.only_writes)
+        claim(self.ending, plan.removes | plan.releases)
+        planned = self.asking | self.applied | self.ending
+        claim(planned, ~(plan.removes & plan.releases), ~plan.removes | (plan.count != 0))
+        claim(self._does(WorkerState.REMOVE_TRANSLATIONS), plan.removes)
+        claim(self._does(WorkerState.FETCH_COUNT, WorkerState.RELEASE_PARENT), plan.releases)
+        claim(self._does(WorkerState.FETCH_PARENT, WorkerState.CHECK_PARENT), self.encloses)
+        claim(self.writing, self.writes)
+
+    def claim_reads(self, claim: Any) -> None:
+        """What the worker has read for it is still so, and it stands within the range it walks."""
+        ledger, worker, command, plan = self.ledger, self.ledger.worker, self.command, self.plan
+        parent = command.parent.index
+
+        def is_counted(index: Value) -> Value:
+            return self.counted == choose(self.counts, index)
+
+        looks = self.works & self._does(WorkerState.CHECK)
+        claim(looks, same(ledger.fetched, self.entry), is_counted(self.index))
+        looks_up = self.works & self._does(WorkerState.CHECK_PARENT)
+        claim(looks_up, same(ledger.fetched, self.parent), is_counted(parent))
+        claim(self.binding | self.works & self.writing, same(worker.old_entry, self.entry))
+        claim(self._does(WorkerState.RELEASE_PARENT), is_counted(plan.released))
+        for walks, first, count in (
+            (self.writing, command.first_translation, command.translations),
+            (self._does(WorkerState.REMOVE_TRANSLATIONS), plan.first, plan.count),
+        ):
+            claim(
+                walks,
+                first + count <= self.config.translations,
+                worker.left != 0,
+                worker.left <= count,
+                worker.place + worker.left == first + count,
+            )
+
+    def claim_plan(self, claim: Any) -> None:
+        """Its plan is about the entry that it changes."""
+        plan = self.plan
+        claim(
+            self.changes & ~self.registers,
+            self.planned == self.has_now,
+            plan.first == self.entry.first_translation,
+            plan.removes
+            == ((self.deregisters | self.reregisters & ~self.keeps) & (self.planned != 0)),
+            plan.releases == self.bound,
+            ~self.bound | (plan.released == self.entry.parent),
+        )
+        claim(self.changes & self.registers, plan.count == 0, ~plan.removes, ~plan.releases)
+        claim(self.in_progress | self.changes, plan.first + plan.count <= self.config.translations)
+
+    def claim_permission(self, claim: Any) -> None:
+        """What made it legal stays so until its A."""
+        entry, changes = self.entry, self.changes
+        is_region = entry.kind == EntryKind.REGION
+        is_valid = entry.state == EntryState.VALID
+        claim(changes & self.registers, ~is_valid)
+        claim(changes & self.reregisters, is_region, is_valid)
+        claim(changes & self.deregisters, entry.state != EntryState.INVALID)
+        claim(changes & self.invalidates, is_valid)
+        claim(changes & self.binds, ~is_region, entry.state != EntryState.INVALID)
+        frees = self.reregisters | self.deregisters | self.invalidates
+        claim(changes & is_region & frees, choose(self.counts, self.index) == 0)
+
+    def claim_preparation(self, m: Module, claim: Any) -> None:
+        """What the entry will be after A is sound, and its translations are written."""
+        config, command, entry, new = self.config, self.command, self.entry, self.new
+        covered = span(m, config, new)
+        count = pages(m, config, new)
+        is_region = entry.kind == EntryKind.REGION
+        is_valid = new.state == EntryState.VALID
+        registration = (entry.ghost.registrations + 1)[: config.ghost_width]
+        made = self.changes & ~self.binding
+        claim(made, is_formed(m, config, new))
+        claim(
+            made & self.takes,
+            is_valid,
+            new.kind == EntryKind.REGION,
+            new.first_translation == command.first_translation,
+            count == command.translations,
+            command.first_translation + command.translations <= config.translations,
+            covered == self.claimed,
+            new.ghost.stamp.version == registration,
+            new.ghost.stamp.owner == self.index,
+        )
+        claim(
+            made & self.keeps,
+            is_valid,
+            new.kind == EntryKind.REGION,
+            new.first_translation == entry.first_translation,
+            count <= pages(m, config, entry),
+            (covered & ~self.has_now) == 0,
+            same(new.ghost.stamp, entry.ghost.stamp),
+        )
+        empty = new.base == new.limit
+        claim(made & self.registers & ~self.takes, new.kind != EntryKind.REGION, empty)
+        claim(made & self.deregisters, new.state == EntryState.INVALID, covered == 0)
+        claim(made & self.invalidates, new.state == EntryState.FREE, new.kind == entry.kind)
+        claim(
+            made & self.invalidates & is_region,
+            *(
+                getattr(new, field) == getattr(entry, field)
+                for field in ("first_translation", "base", "limit", "offset", "page_shift")
+            ),
+        )
+        claim(made & self.binds, is_valid, new.kind == entry.kind)
+        claim(made & self.binds & ~self.encloses, empty)
+        claim(
+            self.asking & self.encloses,
+            self.parent.state == EntryState.VALID,
+            self.parent.kind == EntryKind.REGION,
+            ~empty,
+            new.parent == command.parent.index,
+            same(new.ghost.stamp, self.parent.ghost.stamp),
+            (covered & ~choose(self.has, command.parent.index)) == 0,
+        )
+        rows, worker = self.ledger.row, self.ledger.worker
+        claim(self.asking & self.takes, holds(rows, self.claimed, new.ghost.stamp))
+        behind = Cat(place < worker.place for place in range(config.translations))
+        stamp = Cat(self.index[: config.index_bits], registration)
+        claim(self.works & self.writing, holds(rows, self.claimed & behind, stamp))
+
+    def claim_result(self, m: Module, claim: Any) -> None:
+        """After A the entry is what it became, and what it replaced is as it was."""
+        config, plan, old = self.config, self.plan, self.old
+        was = old.entry
+        covered = span(m, config, was)
+        claim(self.after, same(self.entry, self.new))
+        claim(self.after & plan.removes, self.deregisters | self.reregisters)
+        claim(self.after & self.deregisters, self.entry.state == EntryState.INVALID)
+        claim(1, old.valid == (self.applied & plan.arbitrated))
+        claim(
+            old.valid,
+            old.index == self.index,
+            self.planned == region_span(m, config, was),
+            plan.releases == is_bound(was),
+        )
+        usable = old.valid & (was.state == EntryState.VALID)
+        claim(usable, is_formed(m, config, was))
+        claim(
+            usable & (was.kind == EntryKind.REGION),
+            holds(self.ledger.row, self.planned, was.ghost.stamp),
+        )
+        released = self._entry_of(plan.released)
+        claim(
+            (self.applied | self.ending) & plan.releases,
+            released.state == EntryState.VALID,
+            released.kind == EntryKind.REGION,
+        )
+        claim(
+            old.valid & is_bound(was),
+            (covered & ~choose(self.has, plan.released)) == 0,
+            same(was.ghost.stamp, released.ghost.stamp),
+        )
+
+    def claim_peace(self, claim: Any) -> None:
+        """What it has to give up belongs to no other entry, nor to its own when it has another."""
+        replaced = self.after & self.plan.removes
+        for place, other in enumerate(self.has):
+            claim(
+                (self.in_progress | self.changes) & ((self.index != place) | replaced),
+                (self.planned & other) == 0,
+            )
+
+    def claim_distance(self, claim: Any, other: "_Command") -> None:
+        """It names no entry that another names, and writes nothing that another gives up."""
+        both = ~(self.idle | self.accepted) & ~(other.idle | other.accepted)
+        claim(
+            both,
+            self.index != other.index,
+            ~(self.binds & (self.command.parent.index == other.index)),
+        )
+        claim((self.asking | self.writing) & other.in_progress, (self.claimed & other.planned) == 0)
+        claim(
+            (self.in_progress | self.changes) & (other.in_progress | other.changes),
+            (self.planned & other.planned) == 0,
+        )
+
+
+def is_bound(entry: data.View) -> Value:
+    """The entry is a bound window."""
+    usable = (entry.kind != EntryKind.REGION) & (entry.state == EntryState.VALID)
+    return usable & (entry.base != entry.limit)
+
+
+def is_one_of(state: Any, states: tuple[WorkerState, ...]) -> Value:
+    """The worker is in one of these states."""
+    return any_of(*(state == one for one in states))
+
+
+def same(one: ValueLike, other: ValueLike) -> Value:
+    """Bit by bit."""
+    return Value.cast(one) == Value.cast(other)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -60,7 +60,6 @@ class Readers(Component):
                 "replaced": In(replaced_layout(config)).array(config.sources),
                 "misread": Out(1),
                 "misled": Out(1),
-                "part": Out(256),  # DEBUG
                 "exposed": Out(1),
             }
         )
@@ -79,21 +78,12 @@ class Readers(Component):
             ]
             with m.If(record.starts):
                 m.d.sync += gone[slot].eq(0)
-            with m.Elif(
-                any_of(*(s & ~self.held[source] for source, s in enumerate(standing)))
-            ):
+            with m.Elif(any_of(*(s & ~self.held[source] for source, s in enumerate(standing)))):
                 m.d.sync += gone[slot].eq(1)
             misled.append(record.walking & record.changed & ~gone[slot] & ~any_of(*standing))
 
-        # Each entry as it is, and those that were replaced: what they have.
-        current = [
-            (entry, self._has(m, entry, f"entry_{index}"))
-            for index, entry in enumerate(self.entry)
-        ]
-        replaced = [
-            (old, self._has(m, old.entry, f"replaced_{source}"))
-            for source, old in enumerate(self.replaced)
-        ]
+        has_now = [self._has(m, entry) for entry in self.entry]
+        had = [self._has(m, old.entry) for old in self.replaced]
 
         for pipeline, (reads, stages) in enumerate(zip(self.reads, self.stage, strict=True)):
             entry = Signal(entry_layout(config), name=f"entry_of_{pipeline}")
@@ -108,29 +98,29 @@ class Readers(Component):
                 Value.cast(reads.row.stamp) != Value.cast(row.stamp),
             ]
 
-            in_check, in_walk, in_deliver = stages
-            check, walk = reads.check, reads.walk
-            for stage, need in ((in_check, check), (in_walk, walk)):
-                number = "check" if stage is in_check else "walk"
-                wanted, formed = self._wanted(m, need, f"{number}_{pipeline}")
-
-                def fits(has: Value, stamp: ValueLike, wanted: Value = wanted, need: Any = need):
-                    return ((wanted & ~has) == 0) & (Value.cast(need.stamp) == Value.cast(stamp))
-
-                has_now = choose([has for _, has in current], stage.index)
-                stamp_now = choose([e.ghost.stamp for e, _ in current], stage.index)
-                fine = [fits(has_now, stamp_now)]
+            *reading, delivering = stages
+            for stage, need in zip(reading, (reads.check, reads.walk), strict=True):
+                wanted, possible = self._wanted(m, need)
+                stamps = [entry.ghost.stamp for entry in self.entry]
                 changed = choose([r.changed for r in self.record], self._slot(pipeline, stage))
-                fine += [
-                    changed & old.valid & (old.index == stage.index) & fits(has, old.entry.ghost.stamp)
-                    for old, has in replaced
+                # Where it may find all that it wants: its entry, and before that, what it was.
+                sources = [(1, choose(has_now, stage.index), choose(stamps, stage.index))]
+                sources += [
+                    (changed & old.valid & (old.index == stage.index), has, old.entry.ghost.stamp)
+                    for old, has in zip(self.replaced, had, strict=True)
                 ]
+                fits = any_of(
+                    *(
+                        valid
+                        & ((wanted & ~has) == 0)
+                        & (Value.cast(need.stamp) == Value.cast(stamp))
+                        for valid, has, stamp in sources
+                    )
+                )
                 needs = self._counts(pipeline, stage, gone) & (need.remaining != 0)
-                misled.append(needs & ~(formed & any_of(*fine)))
+                misled.append(needs & ~(possible & fits))
             found = row.present & (Value.cast(row.stamp) == Value.cast(reads.expects))
-            misled.append(
-                self._counts(pipeline, in_deliver, gone) & (reads.delivers != 0) & ~found
-            )
+            misled.append(self._counts(pipeline, delivering, gone) & (reads.delivers != 0) & ~found)
 
         for port in range(config.ports):
             pipeline = port if config.pipelines > 1 else 0
@@ -146,26 +136,25 @@ class Readers(Component):
         m.d.comb += [
             self.misread.eq(any_of(*misread)),
             self.misled.eq(any_of(*misled)),
-            self.part.eq(Cat(misled)),  # DEBUG
             self.exposed.eq(any_of(*exposed)),
         ]
         return m
 
-    def _has(self, m: Module, entry: data.View, name: str) -> Value:
-        usable = entry.state == EntryState.VALID
-        return Mux(usable, span(m, self._config, entry, name), 0)
+    def _has(self, m: Module, entry: data.View) -> Value:
+        """The translations that lookups of this entry find, as one bit each."""
+        return Mux(entry.state == EntryState.VALID, span(m, self._config, entry), 0)
 
-    def _wanted(self, m: Module, need: Any, name: str) -> tuple[Value, Value]:
+    def _wanted(self, m: Module, need: Any) -> tuple[Value, Value]:
         """The translations that are still to be read, as one bit each, and if they can be."""
         config = self._config
-        last = Signal(config.length_width + config.page_shift_max + 1, name=f"last_{name}")
+        last = Signal(config.length_width + config.page_shift_max + 1, name="last")
         m.d.comb += last.eq((need.offset + need.remaining - 1) >> need.page_shift)
-        formed = (
+        possible = (
             (need.page_shift == config.page_shift_min)
             & (need.offset < 1 << config.page_shift_min)
             & (need.translation + last < config.translations)
         )
-        return places(config, need.translation, last + 1), formed
+        return places(config, need.translation, last + 1), possible
 
     def _slot(self, pipeline: int, stage: Any) -> Value:
         config = self._config

@@ -77,10 +77,9 @@ class Shadow(Component):
                 m.d.sync += [row.present.eq(written.data.present), row.stamp.eq(written.data.stamp)]
 
         broken: list[Value] = []
-        for source, (change, old) in enumerate(zip(self.change, self.replaced, strict=True)):
+        for change, old in zip(self.change, self.replaced, strict=True):
             current = choose(self.entry, change.index)
-            replaces = change.applied & change.arbitrated
-            with m.If(replaces):
+            with m.If(change.applied & change.arbitrated):
                 m.d.sync += [
                     old.valid.eq(1),
                     old.index.eq(change.index),
@@ -93,12 +92,9 @@ class Shadow(Component):
             broken += [
                 change.applied & earlier,
                 change.applied & ~change.arbitrated & usable,
-                old.valid & ~has_its_rows(m, config, old.entry, self.row, f"replaced_{source}"),
+                old.valid & ~has_its_rows(m, config, old.entry, self.row),
             ]
-        complete = [
-            has_its_rows(m, config, entry, self.row, f"entry_{index}")
-            for index, entry in enumerate(self.entry)
-        ]
+        complete = [has_its_rows(m, config, entry, self.row) for entry in self.entry]
         m.d.comb += [self.agree.eq(Cat(complete).all()), self.kept.eq(~Cat(broken).any())]
         return m
 
@@ -113,9 +109,9 @@ def places(config: TableConfig, first: Value, count: Value) -> Value:
     return Cat((place >= first) & (place < first + count) for place in range(config.translations))
 
 
-def pages(m: Module, config: TableConfig, entry: data.View, name: str) -> Value:
+def pages(m: Module, config: TableConfig, entry: data.View) -> Value:
     """How many translations an entry covers, whatever its state."""
-    m.submodules[f"pages_{name}"] = count = PageCount(config)
+    m.submodules += (count := PageCount(config))
     m.d.comb += [
         count.offset.eq(entry.offset),
         count.length.eq(entry.limit - entry.base),
@@ -124,12 +120,12 @@ def pages(m: Module, config: TableConfig, entry: data.View, name: str) -> Value:
     return count.pages
 
 
-def is_formed(m: Module, config: TableConfig, entry: data.View, name: str) -> Value:
+def is_formed(m: Module, config: TableConfig, entry: data.View) -> Value:
     """The bounds of an entry are in order, and what it covers is in the table."""
     inside = (
         (entry.offset < 1 << config.page_shift_min)
         & (entry.page_shift == config.page_shift_min)
-        & (entry.first_translation + pages(m, config, entry, name) <= config.translations)
+        & (entry.first_translation + pages(m, config, entry) <= config.translations)
     )
     return (
         (entry.base <= entry.limit)
@@ -138,17 +134,17 @@ def is_formed(m: Module, config: TableConfig, entry: data.View, name: str) -> Va
     )
 
 
-def span(m: Module, config: TableConfig, entry: data.View, name: str) -> Value:
+def span(m: Module, config: TableConfig, entry: data.View) -> Value:
     """The translations that an entry covers, whatever its state, as one bit each."""
-    covered = Signal(config.translations, name=f"covered_{name}")
-    count = pages(m, config, entry, f"of_{name}")
+    covered = Signal(config.translations, name="covered")
+    count = pages(m, config, entry)
     m.d.comb += covered.eq(places(config, entry.first_translation, count))
     return covered
 
 
-def region_span(m: Module, config: TableConfig, entry: data.View, name: str) -> Value:
+def region_span(m: Module, config: TableConfig, entry: data.View) -> Value:
     """The translations that a region has; a window has none of its own."""
-    return Mux(entry.kind == EntryKind.REGION, span(m, config, entry, name), 0)
+    return Mux(entry.kind == EntryKind.REGION, span(m, config, entry), 0)
 
 
 def holds(rows: ValueLike, wanted: Value, stamp: ValueLike) -> Value:
@@ -160,10 +156,8 @@ def holds(rows: ValueLike, wanted: Value, stamp: ValueLike) -> Value:
     return ~any_of(*wrong)
 
 
-def has_its_rows(
-    m: Module, config: TableConfig, entry: data.View, rows: ValueLike, name: str
-) -> Value:
+def has_its_rows(m: Module, config: TableConfig, entry: data.View, rows: ValueLike) -> Value:
     """The entry isn't usable, or lies in the table and has all its translations."""
     usable = entry.state == EntryState.VALID
-    present = holds(rows, span(m, config, entry, name), entry.ghost.stamp)
-    return ~usable | is_formed(m, config, entry, name) & present
+    present = holds(rows, span(m, config, entry), entry.ghost.stamp)
+    return ~usable | is_formed(m, config, entry) & present
