@@ -30,6 +30,7 @@ from tb.formal.shadow import (
     region_span,
     replaced_layout,
     row_layout,
+    same,
     span,
 )
 
@@ -490,8 +491,3 @@ def is_bound(entry: data.View) -> Value:
 def is_one_of(state: Any, states: tuple[WorkerState, ...]) -> Value:
     """The worker is in one of these states."""
     return any_of(*(state == one for one in states))
-
-
-def same(one: ValueLike, other: ValueLike) -> Value:
-    """Bit by bit."""
-    return Value.cast(one) == Value.cast(other)

@@ -15,7 +15,7 @@ from rtl.monitor import (
     WatchedStageSignature,
     any_of,
 )
-from tb.formal.shadow import choose, places, replaced_layout, row_layout, span
+from tb.formal.shadow import choose, places, replaced_layout, row_layout, same, span
 
 
 class Readers(Component):
@@ -93,9 +93,9 @@ class Readers(Component):
             with m.If(reads.reads_row):
                 m.d.sync += Value.cast(row).eq(choose(self.row, reads.at))
             misread += [
-                Value.cast(reads.entry) != Value.cast(entry),
+                ~same(reads.entry, entry),
                 reads.row.present != row.present,
-                Value.cast(reads.row.stamp) != Value.cast(row.stamp),
+                ~same(reads.row.stamp, row.stamp),
             ]
 
             *reading, delivering = stages
@@ -111,15 +111,13 @@ class Readers(Component):
                 ]
                 fits = any_of(
                     *(
-                        valid
-                        & ((wanted & ~has) == 0)
-                        & (Value.cast(need.stamp) == Value.cast(stamp))
+                        valid & ((wanted & ~has) == 0) & same(need.stamp, stamp)
                         for valid, has, stamp in sources
                     )
                 )
                 needs = self._counts(pipeline, stage, gone) & (need.remaining != 0)
                 misled.append(needs & ~(possible & fits))
-            found = row.present & (Value.cast(row.stamp) == Value.cast(reads.expects))
+            found = row.present & same(row.stamp, reads.expects)
             misled.append(self._counts(pipeline, delivering, gone) & (reads.delivers != 0) & ~found)
 
         for port in range(config.ports):

@@ -1,5 +1,8 @@
 """What the tables hold, seen from their writes."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
@@ -99,9 +102,14 @@ class Shadow(Component):
         return m
 
 
-def choose(items: ValueLike, index: ValueLike) -> Value:
+def choose(items: Iterable[ValueLike], index: ValueLike) -> Value:
     """One of several views, as bits."""
     return Array(Value.cast(item) for item in items)[Value.cast(index)]
+
+
+def same(one: ValueLike, other: ValueLike) -> Value:
+    """Bit by bit."""
+    return Value.cast(one) == Value.cast(other)
 
 
 def places(config: TableConfig, first: Value, count: Value) -> Value:
@@ -147,16 +155,15 @@ def region_span(m: Module, config: TableConfig, entry: data.View) -> Value:
     return Mux(entry.kind == EntryKind.REGION, span(m, config, entry), 0)
 
 
-def holds(rows: ValueLike, wanted: Value, stamp: ValueLike) -> Value:
+def holds(rows: Iterable[Any], wanted: Value, stamp: ValueLike) -> Value:
     """The wanted translations are there, with this stamp."""
     wrong = [
-        wanted[place] & ~(row.present & (Value.cast(row.stamp) == Value.cast(stamp)))
-        for place, row in enumerate(rows)
+        wanted[place] & ~(row.present & same(row.stamp, stamp)) for place, row in enumerate(rows)
     ]
     return ~any_of(*wrong)
 
 
-def has_its_rows(m: Module, config: TableConfig, entry: data.View, rows: ValueLike) -> Value:
+def has_its_rows(m: Module, config: TableConfig, entry: data.View, rows: Iterable[Any]) -> Value:
     """The entry isn't usable, or lies in the table and has all its translations."""
     usable = entry.state == EntryState.VALID
     present = holds(rows, span(m, config, entry), entry.ghost.stamp)
