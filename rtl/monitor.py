@@ -145,7 +145,7 @@ class WatchedNeedSignature(wiring.Signature):
     """What a lookup in a stage of a pipeline still has to read, for whoever watches.
 
     ``remaining`` bytes, from ``offset`` in the page of ``translation`` on. ``stamp`` is the one
-    that all of its translations have to have.
+    that all of its translations have to have, ``version`` that of its entry.
     """
 
     def __init__(self, config: TableConfig):
@@ -156,6 +156,7 @@ class WatchedNeedSignature(wiring.Signature):
                 "remaining": Out(config.length_width),
                 "page_shift": Out(range(config.page_shift_max + 1)),
                 "stamp": Out(stamp_layout(config)),
+                "version": Out(config.ghost_width),
             }
         )
 
@@ -164,7 +165,8 @@ class WatchedReadsSignature(wiring.Signature):
     """What a pipeline reads, for whoever watches.
 
     ``check`` and ``walk`` are about the lookups in these stages. The one in deliver ``delivers``
-    so many bytes, and ``expects`` to find that stamp. ``entry`` and ``row`` were read last.
+    so many bytes of an entry of this ``version``, and ``expects`` to find that stamp; ``first``
+    and ``last`` say that it is its first beat, and the last if nothing is in its way. ``entry`` and ``row`` were read last.
     """
 
     def __init__(self, config: TableConfig):
@@ -173,6 +175,9 @@ class WatchedReadsSignature(wiring.Signature):
                 "check": Out(WatchedNeedSignature(config)),
                 "walk": Out(WatchedNeedSignature(config)),
                 "delivers": Out(config.length_width),
+                "first": Out(1),
+                "last": Out(1),
+                "version": Out(config.ghost_width),
                 "expects": Out(stamp_layout(config)),
                 "reads_entry": Out(1),
                 "of": Out(config.index_bits),
@@ -189,6 +194,7 @@ class WatchedRecordSignature(wiring.Signature):
 
     From the cycle after ``starts`` on, the rest is about the one that starts or starts anew.
     ``walking``: it hasn't had its last beat. ``changed``: the A of a change of its entry has been.
+    ``answered``: an OK beat of it was accepted, and ``answer`` is the version of the first.
     """
 
     def __init__(self, config: TableConfig):
@@ -198,6 +204,8 @@ class WatchedRecordSignature(wiring.Signature):
                 "walking": Out(1),
                 "index": Out(config.index_bits),
                 "changed": Out(1),
+                "answered": Out(1),
+                "answer": Out(config.ghost_width),
             }
         )
 
@@ -515,6 +523,8 @@ class Monitor(Component):
                 watched.walking.eq(record.walking),
                 watched.index.eq(record.index),
                 watched.changed.eq(record.changed),
+                watched.answered.eq(record.answered),
+                watched.answer.eq(record.answer),
             ]
             with m.If(watched.starts):
                 m.d.sync += [record.changed.eq(0), record.outdated.eq(0), record.settled.eq(1)]

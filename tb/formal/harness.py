@@ -81,6 +81,7 @@ class Harness(Component):
                 "disagree": Out(1),
                 "disturbed": Out(1),
                 "misread": Out(1),
+                "unslotted": Out(1),
                 "misled": Out(1),
                 "exposed": Out(1),
                 "unsound": Out(1),
@@ -142,6 +143,7 @@ class Harness(Component):
             *(readers.entry[i].eq(entry) for i, entry in enumerate(shadow.entry)),
             *(readers.row[i].eq(row) for i, row in enumerate(shadow.row)),
             self.misread.eq(readers.misread),
+            self.unslotted.eq(readers.unslotted),
             self.misled.eq(readers.misled),
             self.exposed.eq(readers.exposed),
         ]

@@ -46,13 +46,9 @@ ENGINE = (
 
 TABLE = (
     Lemma("misread"),
-    Lemma("unsound"),
-    Lemma(
-        "misled",
-        ("misread", "unsound", "disagree", "disturbed"),
-        inductive=True,
-    ),
-    Lemma("exposed", ("unsound",)),
-    Lemma("untorn", ("misread", "unsound", "misled", "exposed")),
+    Lemma("unslotted"),
+    Lemma("misled", ("misread", "unslotted", "disagree", "disturbed"), inductive=True),
+    Lemma("exposed", ("unslotted",)),
+    Lemma("untorn", ("misread", "unslotted", "misled", "exposed")),
 )
 """Of :class:`tb.formal.harness.Harness`, in this order, with what is proved in :data:`ENGINE`."""

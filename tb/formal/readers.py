@@ -1,5 +1,7 @@
 """Why lookups find what they need: what is true of the pipelines in every cycle."""
 
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value
@@ -38,9 +40,11 @@ class Readers(Component):
     entry, row, replaced : the shadow's
     misread : Out(1)
         What a pipeline has read last is not what the shadow had then.
+    unslotted : Out(1)
+        An admitted lookup in a pipeline has no slot of its own.
     misled : Out(1)
         A lookup that has not been let go needs what its entry doesn't have, or has read what its
-        entry doesn't expect.
+        entry doesn't expect; or one has another version than the beats that it has had.
     exposed : Out(1)
         A lookup that has been let go is answered as if it hadn't.
     """
@@ -59,6 +63,7 @@ class Readers(Component):
                 "row": In(row_layout(config)).array(config.translations),
                 "replaced": In(replaced_layout(config)).array(config.sources),
                 "misread": Out(1),
+                "unslotted": Out(1),
                 "misled": Out(1),
                 "exposed": Out(1),
             }
@@ -70,6 +75,7 @@ class Readers(Component):
         misread: list[Value] = []
         misled: list[Value] = []
         exposed: list[Value] = []
+        unslotted: list[Value] = []
 
         gone = Signal(config.slots)
         for slot, record in enumerate(self.record):
@@ -120,6 +126,13 @@ class Readers(Component):
             found = row.present & same(row.stamp, reads.expects)
             misled.append(self._counts(pipeline, delivering, gone) & (reads.delivers != 0) & ~found)
 
+            misled += self._other_versions(pipeline, reads, stages)
+            for stage in stages:
+                own = self._in_slot(pipeline, stage, [r.walking for r in self.record])
+                unslotted.append(stage.valid & stage.admitted & ~own)
+            for behind, ahead in itertools.combinations(stages, 2):
+                unslotted.append(self._are_one(pipeline, behind, ahead) & ~behind.begun)
+
         for port in range(config.ports):
             pipeline = port if config.pipelines > 1 else 0
             last, beat = self.stage[pipeline][-1], self.beat[port]
@@ -133,6 +146,7 @@ class Readers(Component):
             )
         m.d.comb += [
             self.misread.eq(any_of(*misread)),
+            self.unslotted.eq(any_of(*unslotted)),
             self.misled.eq(any_of(*misled)),
             self.exposed.eq(any_of(*exposed)),
         ]
@@ -159,13 +173,59 @@ class Readers(Component):
         port = stage.port if config.pipelines < config.ports else pipeline
         return port * config.tags + stage.tag
 
-    def _counts(self, pipeline: int, stage: Any, gone: Signal) -> Value:
-        """An admitted lookup is in this stage, has its slot, and hasn't been let go."""
+    def _in_slot(self, pipeline: int, stage: Any, flags: Iterable[Value]) -> Value:
+        """The slot of the lookup in a stage is one of those with this flag, and is about it."""
         slot = self._slot(pipeline, stage)
-        own = any_of(
+        return any_of(
             *(
-                (slot == number) & record.walking & (record.index == stage.index) & ~gone[number]
-                for number, record in enumerate(self.record)
+                (slot == number) & record.walking & (record.index == stage.index) & flag
+                for number, (record, flag) in enumerate(zip(self.record, flags, strict=True))
             )
         )
+
+    def _are_one(self, pipeline: int, behind: Any, ahead: Any) -> Value:
+        """The same lookup is in two stages."""
+        both = behind.valid & behind.admitted & ahead.valid & ahead.admitted
+        return both & (self._slot(pipeline, behind) == self._slot(pipeline, ahead))
+
+    def _other_versions(self, pipeline: int, reads: Any, stages: Any) -> list[Value]:
+        """All beats of a lookup are of one version; it has had none before it was in deliver."""
+        in_check, in_walk, in_deliver = stages
+        answered = [record.answered for record in self.record]
+        answers = [record.answer for record in self.record]
+
+        def had(stage: Any) -> Value:
+            """It had a beat."""
+            return stage.valid & stage.admitted & self._in_slot(pipeline, stage, answered)
+
+        def answer(stage: Any) -> Value:
+            return choose(answers, self._slot(pipeline, stage))
+
+        one = self._are_one(pipeline, in_walk, in_deliver)
+        begun = in_walk.valid & in_walk.admitted & in_walk.begun
+        version = reads.walk.version
+        wrong = [
+            had(in_check),
+            had(in_walk) & (~in_walk.begun | (answer(in_walk) != version)),
+            had(in_deliver) & (reads.first | (answer(in_deliver) != reads.version)),
+            one & (version != reads.version),
+            in_deliver.valid & in_deliver.admitted & ~reads.last & ~(one & begun),
+            begun & ~had(in_walk) & ~one,
+        ]
+        for number, record in enumerate(self.record):
+            port = number // self._config.tags
+            if pipeline not in (port, 0 if self._config.pipelines == 1 else port):
+                continue
+            within = any_of(
+                *(
+                    stage.valid & stage.admitted & (self._slot(pipeline, stage) == number)
+                    for stage in (in_walk, in_deliver)
+                )
+            )
+            wrong.append(record.walking & record.answered & ~within)
+        return wrong
+
+    def _counts(self, pipeline: int, stage: Any, gone: Signal) -> Value:
+        """An admitted lookup is in this stage, has its slot, and hasn't been let go."""
+        own = self._in_slot(pipeline, stage, [~flag for flag in gone])
         return stage.valid & stage.admitted & own
