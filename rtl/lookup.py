@@ -319,7 +319,7 @@ class LookupPipeline(Component):
                 rest.version.eq(walk.ghost.version),
                 reads.delivers.eq(out_length),
                 reads.first.eq(out_first),
-                reads.last.eq(out_last),
+                reads.last.eq(beat.last),
                 reads.version.eq(out.ghost.version),
                 reads.expects.eq(out.ghost.stamp),
                 reads.reads_entry.eq(self.entry.enable),

@@ -166,7 +166,7 @@ class WatchedReadsSignature(wiring.Signature):
 
     ``check`` and ``walk`` are about the lookups in these stages. The one in deliver ``delivers``
     so many bytes of an entry of this ``version``, and ``expects`` to find that stamp; ``first``
-    and ``last`` say that it is its first beat, and the last if nothing is in its way. ``entry`` and ``row`` were read last.
+    and ``last`` say that it is its first beat, and its last. ``entry`` and ``row`` were read last.
     """
 
     def __init__(self, config: TableConfig):

@@ -83,6 +83,7 @@ class Harness(Component):
                 "misread": Out(1),
                 "unslotted": Out(1),
                 "misled": Out(1),
+                "part": Out(256),  # DEBUG
                 "exposed": Out(1),
                 "unsound": Out(1),
                 "outlived": Out(1),
@@ -145,6 +146,7 @@ class Harness(Component):
             self.misread.eq(readers.misread),
             self.unslotted.eq(readers.unslotted),
             self.misled.eq(readers.misled),
+            self.part.eq(readers.part),  # DEBUG
             self.exposed.eq(readers.exposed),
         ]
 

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -65,6 +65,7 @@ class Readers(Component):
                 "misread": Out(1),
                 "unslotted": Out(1),
                 "misled": Out(1),
+                "part": Out(256),  # DEBUG
                 "exposed": Out(1),
             }
         )
@@ -148,6 +149,7 @@ class Readers(Component):
             self.misread.eq(any_of(*misread)),
             self.unslotted.eq(any_of(*unslotted)),
             self.misled.eq(any_of(*misled)),
+            self.part.eq(Cat(x.any() for x in misled)),  # DEBUG
             self.exposed.eq(any_of(*exposed)),
         ]
         return m
@@ -211,6 +213,7 @@ class Readers(Component):
             one & (version != reads.version),
             in_deliver.valid & in_deliver.admitted & ~reads.last & ~(one & begun),
             begun & ~had(in_walk) & ~one,
+            begun & in_deliver.valid & ~one,
         ]
         for number, record in enumerate(self.record):
             port = number // self._config.tags
