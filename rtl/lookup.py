@@ -9,8 +9,8 @@ from rtl.check import AccessCheck
 from rtl.component import Component
 from rtl.config import RetireScope, TableConfig
 from rtl.layouts import LookupStatus, beat_layout, entry_layout, translation_layout
-from rtl.monitor import WatchedReadsSignature, WatchedStageSignature
-from rtl.replay import ReplayBuffer
+from rtl.monitor import WatchedKeptSignature, WatchedReadsSignature, WatchedStageSignature
+from rtl.replay import DEPTH, ReplayBuffer
 from rtl.tables import ReadSignature
 
 
@@ -81,6 +81,8 @@ class LookupPipeline(Component):
     offer : Out(OfferSignature)
     stage : Out(WatchedStageSignature).array(3)
         The lookups in check, walk and deliver.
+    kept : Out(WatchedKeptSignature).array(DEPTH)
+        Lookups that can still be replayed, from the oldest on.
     reads : Out(WatchedReadsSignature)
         Only with ``config.ghost_version``.
     """
@@ -95,6 +97,7 @@ class LookupPipeline(Component):
             "delivery": Out(stream.Signature(delivery_layout(config))),
             "offer": Out(OfferSignature(config)),
             "stage": Out(WatchedStageSignature(config)).array(3),
+            "kept": Out(WatchedKeptSignature(config)).array(DEPTH),
         }
         if config.ghost_version:
             members["reads"] = Out(WatchedReadsSignature(config))
@@ -110,6 +113,8 @@ class LookupPipeline(Component):
             m.submodules.buffer = buffer = ReplayBuffer(config)
             connect(m, flipped(self.admitted), buffer.admitted)
             admitted = buffer.issued
+            for place in range(DEPTH):
+                connect(m, buffer.watched[place], flipped(self.kept[place]))
 
         # Check: the entry has been read.
         check_valid = Signal()
@@ -319,7 +324,9 @@ class LookupPipeline(Component):
                 rest.version.eq(walk.ghost.version),
                 reads.delivers.eq(out_length),
                 reads.first.eq(out_first),
-                reads.last.eq(beat.last),
+                reads.last.eq(out_last),
+                reads.cut.eq(missing | aborted),
+                reads.fixed.eq(fixed),
                 reads.version.eq(out.ghost.version),
                 reads.expects.eq(out.ghost.stamp),
                 reads.reads_entry.eq(self.entry.enable),

@@ -141,6 +141,25 @@ class WatchedStageSignature(wiring.Signature):
         )
 
 
+class WatchedKeptSignature(wiring.Signature):
+    """A lookup that a pipeline keeps until it can't be replayed any more, for whoever watches.
+
+    ``again``: it is still to be issued again.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "valid": Out(1),
+                "again": Out(1),
+                "admitted": Out(1),
+                "port": Out(config.port_bits),
+                "tag": Out(config.tag_bits),
+                "index": Out(config.index_bits),
+            }
+        )
+
+
 class WatchedNeedSignature(wiring.Signature):
     """What a lookup in a stage of a pipeline still has to read, for whoever watches.
 
@@ -166,7 +185,8 @@ class WatchedReadsSignature(wiring.Signature):
 
     ``check`` and ``walk`` are about the lookups in these stages. The one in deliver ``delivers``
     so many bytes of an entry of this ``version``, and ``expects`` to find that stamp; ``first``
-    and ``last`` say that it is its first beat, and its last. ``entry`` and ``row`` were read last.
+    and ``last`` say that it is its first beat, and its last, and ``fixed`` that it has been
+    offered before. ``entry`` and ``row`` were read last.
     """
 
     def __init__(self, config: TableConfig):
@@ -177,6 +197,8 @@ class WatchedReadsSignature(wiring.Signature):
                 "delivers": Out(config.length_width),
                 "first": Out(1),
                 "last": Out(1),
+                "cut": Out(1),
+                "fixed": Out(1),
                 "version": Out(config.ghost_width),
                 "expects": Out(stamp_layout(config)),
                 "reads_entry": Out(1),

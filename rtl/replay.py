@@ -7,6 +7,8 @@ from amaranth.lib.wiring import In, Out
 from rtl.admission import admitted_layout
 from rtl.component import Component
 from rtl.config import TableConfig
+from rtl.layouts import LookupStatus
+from rtl.monitor import WatchedKeptSignature
 
 DEPTH = 4
 """Lookups between admission and the offer of their first beat: one in each of the three stages,
@@ -31,6 +33,8 @@ class ReplayBuffer(Component):
         The oldest lookup has offered its first beat.
     rewind : In(1)
         Never together with ``settled``.
+    watched : Out(WatchedKeptSignature).array(DEPTH)
+        What is kept, from the oldest on.
     """
 
     def __init__(self, config: TableConfig):
@@ -41,6 +45,7 @@ class ReplayBuffer(Component):
                 "issued": Out(stream.Signature(admitted_layout(config))),
                 "settled": In(1),
                 "rewind": In(1),
+                "watched": Out(WatchedKeptSignature(config)).array(DEPTH),
             }
         )
 
@@ -76,4 +81,16 @@ class ReplayBuffer(Component):
             m.d.sync += again.eq(count)
         with m.Elif(passes & (again != 0)):
             m.d.sync += again.eq(again - 1)
+        for place, seen in enumerate(self.watched):
+            which = (oldest + place)[: len(oldest)]
+            item = data.View(layout, Array(Value.cast(item) for item in kept)[which])
+            m.d.comb += [
+                # If more were to be issued again than are kept, it would show in all places.
+                seen.valid.eq((place < count) | (again > count)),
+                seen.again.eq(place + again >= count),
+                seen.admitted.eq(item.verdict == LookupStatus.OK),
+                seen.port.eq(item.port),
+                seen.tag.eq(item.lookup.tag),
+                seen.index.eq(item.lookup.key.index),
+            ]
         return m

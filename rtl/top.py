@@ -22,12 +22,14 @@ from rtl.monitor import (
     Monitor,
     TermsSignature,
     WatchedChangeSignature,
+    WatchedKeptSignature,
     WatchedReadsSignature,
     WatchedRecordSignature,
     WatchedStageSignature,
     violations_signature,
 )
 from rtl.recency.seam import VictimSignature
+from rtl.replay import DEPTH
 from rtl.round_robin import RoundRobin
 from rtl.slots import Slots, TagSignature
 from rtl.tables import CopiedMemory, WriteSignature
@@ -73,7 +75,9 @@ class SharedTable(Component):
     outlived : Out(1)
     record : Out(WatchedRecordSignature).array(config.slots)
     stage : Out(WatchedStageSignature).array(pipelines, 3)
+    kept : Out(WatchedKeptSignature).array(pipelines, DEPTH)
     reads : Out(WatchedReadsSignature).array(pipelines)
+    occupied : Out(config.slots)
         These, and ``terms`` and ``violation``, only with ``config.ghost_version``.
     """
 
@@ -103,6 +107,8 @@ class SharedTable(Component):
             members["outlived"] = Out(1)
             members["record"] = Out(WatchedRecordSignature(config)).array(config.slots)
             members["stage"] = Out(WatchedStageSignature(config)).array(config.pipelines, 3)
+            members["kept"] = Out(WatchedKeptSignature(config)).array(config.pipelines, DEPTH)
+            members["occupied"] = Out(config.slots)
             members["reads"] = Out(WatchedReadsSignature(config)).array(config.pipelines)
         super().__init__(members)
 
@@ -162,6 +168,7 @@ class SharedTable(Component):
                 self.unsound.eq(monitor.unsound),
                 self.outlived.eq(monitor.outlived),
                 monitor.occupied.eq(slots.occupied),
+                self.occupied.eq(slots.occupied),
                 monitor_write.enable.eq(engine.translation_write.enable),
                 monitor_write.address.eq(engine.translation_write.address),
                 monitor_write.data.eq(engine.translation_write.data),
@@ -226,6 +233,8 @@ class SharedTable(Component):
                 for place, stage in enumerate(pipeline.stage):
                     connect(m, stage, monitor.stage[number][place])
                     connect(m, stage, flipped(self.stage[number][place]))
+                for place in range(DEPTH):
+                    connect(m, pipeline.kept[place], flipped(self.kept[number][place]))
                 connect(m, pipeline.reads, flipped(self.reads[number]))
             for place, port in enumerate(served):
                 door, beat, delivery = doors[port], self.beat[port], pipeline.delivery

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from rtl.component import Component
 from rtl.config import TableConfig
 from rtl.monitor import Guarantee
+from rtl.replay import DEPTH
 from rtl.top import SharedTable
 from tb.formal.environment import (
     Allocation,
@@ -81,7 +82,10 @@ class Harness(Component):
                 "disagree": Out(1),
                 "disturbed": Out(1),
                 "misread": Out(1),
+                "unoccupied": Out(1),
                 "unslotted": Out(1),
+                "was_unoccupied": Out(1),
+                "was_unslotted": Out(1),
                 "misled": Out(1),
                 "part": Out(256),  # DEBUG
                 "exposed": Out(1),
@@ -130,6 +134,8 @@ class Harness(Component):
             ]
         for number in range(config.pipelines):
             connect(m, table.reads[number], readers.reads[number])
+            for place in range(DEPTH):
+                connect(m, table.kept[number][place], readers.kept[number][place])
             for place in range(3):
                 connect(m, table.stage[number][place], readers.stage[number][place])
         for slot in range(config.slots):
@@ -140,10 +146,15 @@ class Harness(Component):
                 readers.accepted[number].eq(beat.valid & beat.ready),
                 readers.beat[number].eq(beat.payload),
             ]
+        for name in ("unoccupied", "unslotted"):
+            was = getattr(self, f"was_{name}")
+            m.d.sync += was.eq(was | getattr(self, name))
         m.d.comb += [
             *(readers.entry[i].eq(entry) for i, entry in enumerate(shadow.entry)),
             *(readers.row[i].eq(row) for i, row in enumerate(shadow.row)),
             self.misread.eq(readers.misread),
+            readers.occupied.eq(table.occupied),
+            self.unoccupied.eq(readers.unoccupied),
             self.unslotted.eq(readers.unslotted),
             self.misled.eq(readers.misled),
             self.part.eq(readers.part),  # DEBUG

@@ -8,15 +8,18 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from rtl.arbiter import policy
 from rtl.component import Component
 from rtl.config import TableConfig
 from rtl.layouts import EntryState, LookupStatus, beat_layout, entry_layout
 from rtl.monitor import (
+    WatchedKeptSignature,
     WatchedReadsSignature,
     WatchedRecordSignature,
     WatchedStageSignature,
     any_of,
 )
+from rtl.replay import DEPTH
 from tb.formal.shadow import choose, places, replaced_layout, row_layout, same, span
 
 
@@ -55,7 +58,9 @@ class Readers(Component):
             {
                 "reads": In(WatchedReadsSignature(config)).array(config.pipelines),
                 "stage": In(WatchedStageSignature(config)).array(config.pipelines, 3),
+                "kept": In(WatchedKeptSignature(config)).array(config.pipelines, DEPTH),
                 "record": In(WatchedRecordSignature(config)).array(config.slots),
+                "occupied": In(config.slots),
                 "accepted": In(config.ports),
                 "beat": In(beat_layout(config)).array(config.ports),
                 "held": In(config.sources),
@@ -63,6 +68,7 @@ class Readers(Component):
                 "row": In(row_layout(config)).array(config.translations),
                 "replaced": In(replaced_layout(config)).array(config.sources),
                 "misread": Out(1),
+                "unoccupied": Out(1),
                 "unslotted": Out(1),
                 "misled": Out(1),
                 "part": Out(256),  # DEBUG
@@ -128,6 +134,7 @@ class Readers(Component):
             misled.append(self._counts(pipeline, delivering, gone) & (reads.delivers != 0) & ~found)
 
             misled += self._other_versions(pipeline, reads, stages)
+            unslotted += self._astray(pipeline, reads, stages)
             for stage in stages:
                 own = self._in_slot(pipeline, stage, [r.walking for r in self.record])
                 unslotted.append(stage.valid & stage.admitted & ~own)
@@ -147,9 +154,12 @@ class Readers(Component):
             )
         m.d.comb += [
             self.misread.eq(any_of(*misread)),
+            self.unoccupied.eq(
+                any_of(*(r.walking & ~self.occupied[slot] for slot, r in enumerate(self.record)))
+            ),
             self.unslotted.eq(any_of(*unslotted)),
             self.misled.eq(any_of(*misled)),
-            self.part.eq(Cat(x.any() for x in misled)),  # DEBUG
+            self.part.eq(Cat(x.any() for x in unslotted)),  # DEBUG
             self.exposed.eq(any_of(*exposed)),
         ]
         return m
@@ -190,6 +200,53 @@ class Readers(Component):
         both = behind.valid & behind.admitted & ahead.valid & ahead.admitted
         return both & (self._slot(pipeline, behind) == self._slot(pipeline, ahead))
 
+    def _astray(self, pipeline: int, reads: Any, stages: Any) -> list[Value]:
+        """A beat is without the rest of its lookup; what is kept is not what is in the stages."""
+        in_check, in_walk, in_deliver = stages
+        begun = in_walk.valid & in_walk.begun
+        one = self._are_one(pipeline, in_walk, in_deliver)
+        admitted = in_deliver.valid & in_deliver.admitted
+        wrong = [
+            begun & in_deliver.valid & (in_walk.admitted | in_deliver.admitted) & ~one,
+            admitted & ~(reads.last | reads.cut) & ~(one & begun),
+            one & begun & reads.last,
+        ]
+        kept = self.kept[pipeline]
+        if not policy(self._config.arbiter).replays:
+            return wrong
+
+        # Nothing of these has been offered, from the oldest on.
+        offered = reads.fixed | ~reads.first
+        fresh = [
+            (in_deliver, in_deliver.valid & ~offered),
+            (in_walk, in_walk.valid & ~in_walk.begun),
+            (in_check, in_check.valid),
+        ]
+        older = Value.cast(0)
+        for stage, is_fresh in fresh:
+            for place, item in enumerate(kept):
+                agrees = item.valid & ~item.again & (item.admitted == stage.admitted)
+                for name in ("port", "tag", "index"):
+                    agrees = agrees & (getattr(item, name) == getattr(stage, name))
+                wrong.append(is_fresh & (older == place) & ~agrees)
+            older = older + is_fresh
+        issued = sum((item.valid & ~item.again for item in kept), start=Value.cast(0))
+        wrong += [issued != older, kept[-1].valid]
+        for item in kept:
+            own = self._in_slot(pipeline, item, [r.walking for r in self.record])
+            wrong.append(item.valid & item.admitted & ~own)
+            for stage, settled in (
+                (in_walk, begun & (offered | ~in_deliver.valid)),
+                (in_deliver, in_deliver.valid & offered),
+            ):
+                same_slot = self._slot(pipeline, item) == self._slot(pipeline, stage)
+                both = settled & stage.admitted & item.valid & item.admitted
+                wrong.append(both & same_slot)
+        for item, other in itertools.combinations(kept, 2):
+            both = item.valid & item.admitted & other.valid & other.admitted
+            wrong.append(both & (self._slot(pipeline, item) == self._slot(pipeline, other)))
+        return wrong
+
     def _other_versions(self, pipeline: int, reads: Any, stages: Any) -> list[Value]:
         """All beats of a lookup are of one version; it has had none before it was in deliver."""
         in_check, in_walk, in_deliver = stages
@@ -211,9 +268,7 @@ class Readers(Component):
             had(in_walk) & (~in_walk.begun | (answer(in_walk) != version)),
             had(in_deliver) & (reads.first | (answer(in_deliver) != reads.version)),
             one & (version != reads.version),
-            in_deliver.valid & in_deliver.admitted & ~reads.last & ~(one & begun),
             begun & ~had(in_walk) & ~one,
-            begun & in_deliver.valid & ~one,
         ]
         for number, record in enumerate(self.record):
             port = number // self._config.tags
