@@ -87,7 +87,6 @@ class Harness(Component):
                 "was_unoccupied": Out(1),
                 "was_unslotted": Out(1),
                 "misled": Out(1),
-                "part": Out(256),  # DEBUG
                 "exposed": Out(1),
                 "unsound": Out(1),
                 "outlived": Out(1),
@@ -157,7 +156,6 @@ class Harness(Component):
             self.unoccupied.eq(readers.unoccupied),
             self.unslotted.eq(readers.unslotted),
             self.misled.eq(readers.misled),
-            self.part.eq(readers.part),  # DEBUG
             self.exposed.eq(readers.exposed),
         ]
 

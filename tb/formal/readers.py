@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -71,7 +71,6 @@ class Readers(Component):
                 "unoccupied": Out(1),
                 "unslotted": Out(1),
                 "misled": Out(1),
-                "part": Out(256),  # DEBUG
                 "exposed": Out(1),
             }
         )
@@ -159,7 +158,6 @@ class Readers(Component):
             ),
             self.unslotted.eq(any_of(*unslotted)),
             self.misled.eq(any_of(*misled)),
-            self.part.eq(Cat(x.any() for x in unslotted)),  # DEBUG
             self.exposed.eq(any_of(*exposed)),
         ]
         return m
