@@ -67,6 +67,11 @@ class LookupStatus(enum.Enum, shape=4):
     """Was admitted, and ended by a change of its entry."""
 
 
+def is_refusal(status: enum.EnumView | data.View) -> Value:
+    """The lookup was not admitted."""
+    return (status == LookupStatus.RETRY) | (status == LookupStatus.TAG_IN_USE)
+
+
 class Opcode(enum.Enum, shape=4):
     """What a command asks for."""
 

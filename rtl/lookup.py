@@ -8,7 +8,13 @@ from rtl.admission import admitted_layout
 from rtl.check import AccessCheck
 from rtl.component import Component
 from rtl.config import RetireScope, TableConfig
-from rtl.layouts import LookupStatus, beat_layout, entry_layout, translation_layout
+from rtl.layouts import (
+    LookupStatus,
+    beat_layout,
+    entry_layout,
+    is_refusal,
+    translation_layout,
+)
 from rtl.monitor import WatchedKeptSignature, WatchedReadsSignature, WatchedStageSignature
 from rtl.replay import DEPTH, ReplayBuffer
 from rtl.tables import ReadSignature
@@ -299,12 +305,14 @@ class LookupPipeline(Component):
             m.d.comb += [
                 stage.valid.eq(valid),
                 stage.admitted.eq(has_slot),
+                stage.refused.eq(is_refusal(item.status if common else item.verdict)),
                 stage.begun.eq(begun),
                 stage.port.eq(item.port),
                 stage.tag.eq(item.tag if common else item.lookup.tag),
                 stage.index.eq(item.index if common else item.lookup.key.index),
             ]
 
+        answered = Signal()
         if config.ghost_version:
             reads = self.reads
             first, rest = reads.check, reads.walk
@@ -326,6 +334,7 @@ class LookupPipeline(Component):
                 reads.first.eq(out_first),
                 reads.last.eq(out_last),
                 reads.cut.eq(missing | aborted),
+                reads.answered.eq(answered),
                 reads.fixed.eq(fixed),
                 reads.version.eq(out.ghost.version),
                 reads.expects.eq(out.ghost.stamp),
@@ -340,7 +349,6 @@ class LookupPipeline(Component):
         retires = beat.last & out.admitted
         if config.scope is RetireScope.DMA:
             # Whoever got an OK beat keeps its slot until the DMA engine returns the tag.
-            answered = Signal()
             with m.If(out_leaves):
                 m.d.sync += answered.eq(~beat.last & (answered | ok))
             retires = retires & ~answered & ~ok

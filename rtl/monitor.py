@@ -125,7 +125,8 @@ class WatchedDoorSignature(wiring.Signature):
 class WatchedStageSignature(wiring.Signature):
     """The lookup in one stage of a pipeline, for whoever watches.
 
-    ``admitted`` says that it has a slot; ``begun``, that a beat of it is further down.
+    ``admitted`` says that it has a slot, ``refused`` that its status says why it hasn't; ``begun``,
+    that a beat of it is further down.
     """
 
     def __init__(self, config: TableConfig):
@@ -133,6 +134,7 @@ class WatchedStageSignature(wiring.Signature):
             {
                 "valid": Out(1),
                 "admitted": Out(1),
+                "refused": Out(1),
                 "begun": Out(1),
                 "port": Out(config.port_bits),
                 "tag": Out(config.tag_bits),
@@ -153,6 +155,7 @@ class WatchedKeptSignature(wiring.Signature):
                 "valid": Out(1),
                 "again": Out(1),
                 "admitted": Out(1),
+                "refused": Out(1),
                 "port": Out(config.port_bits),
                 "tag": Out(config.tag_bits),
                 "index": Out(config.index_bits),
@@ -198,6 +201,7 @@ class WatchedReadsSignature(wiring.Signature):
                 "first": Out(1),
                 "last": Out(1),
                 "cut": Out(1),
+                "answered": Out(1),
                 "fixed": Out(1),
                 "version": Out(config.ghost_width),
                 "expects": Out(stamp_layout(config)),

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.admission import admitted_layout
 from rtl.component import Component
 from rtl.config import TableConfig
-from rtl.layouts import LookupStatus
+from rtl.layouts import LookupStatus, is_refusal
 from rtl.monitor import WatchedKeptSignature
 
 DEPTH = 4
@@ -89,6 +89,7 @@ class ReplayBuffer(Component):
                 seen.valid.eq((place < count) | (again > count)),
                 seen.again.eq(place + again >= count),
                 seen.admitted.eq(item.verdict == LookupStatus.OK),
+                seen.refused.eq(is_refusal(item.verdict)),
                 seen.port.eq(item.port),
                 seen.tag.eq(item.lookup.tag),
                 seen.index.eq(item.lookup.key.index),

@@ -72,6 +72,10 @@ class Requester(Component):
     choice : In(PortChoiceSignature)
     lookup, beat, dma, retire : the table's
     kill : In(config.tags)
+    working : Out(config.tags)
+        Tags under which the DMA may issue beats.
+    answered : Out(config.tags)
+        Tags whose last beat has been.
     silent : Out(1)
         Something has been asked, and no beat is offered.
     """
@@ -86,6 +90,8 @@ class Requester(Component):
                 "dma": Out(TagSignature(config)),
                 "retire": Out(tag_signature(config)),
                 "kill": In(config.tags),
+                "working": Out(config.tags),
+                "answered": Out(config.tags),
                 "silent": Out(1),
             }
         )
@@ -95,10 +101,7 @@ class Requester(Component):
         config, choice = self._config, self.choice
         asked = Signal(config.tags)
         """Offered or in flight, up to the last beat."""
-        working = Signal(config.tags)
-        """Its DMA may issue beats."""
-        answered = Signal(config.tags)
-        """Its last beat has been."""
+        working, answered = self.working, self.answered
 
         # The engine sees that a tag is killed a cycle later.
         killed = Signal(config.tags)

@@ -82,10 +82,7 @@ class Harness(Component):
                 "disagree": Out(1),
                 "disturbed": Out(1),
                 "misread": Out(1),
-                "unoccupied": Out(1),
                 "unslotted": Out(1),
-                "was_unoccupied": Out(1),
-                "was_unslotted": Out(1),
                 "misled": Out(1),
                 "exposed": Out(1),
                 "unsound": Out(1),
@@ -101,8 +98,10 @@ class Harness(Component):
         clocked(m, self.clk)
         m.submodules.table = table = SharedTable(config)
         m.submodules.allocation = allocation = Allocation(config)
+        requesters = []
         for number in range(config.ports):
             m.submodules[f"requester_{number}"] = requester = Requester(config)
+            requesters.append(requester)
             connect(m, requester.choice, flipped(self.port[number]))
             connect(m, requester.lookup, table.lookup[number])
             connect(m, table.beat[number], requester.beat)
@@ -142,18 +141,16 @@ class Harness(Component):
         for number in range(config.ports):
             beat = table.beat[number]
             m.d.comb += [
+                readers.working[number].eq(requesters[number].working),
+                readers.answered[number].eq(requesters[number].answered),
                 readers.accepted[number].eq(beat.valid & beat.ready),
                 readers.beat[number].eq(beat.payload),
             ]
-        for name in ("unoccupied", "unslotted"):
-            was = getattr(self, f"was_{name}")
-            m.d.sync += was.eq(was | getattr(self, name))
         m.d.comb += [
             *(readers.entry[i].eq(entry) for i, entry in enumerate(shadow.entry)),
             *(readers.row[i].eq(row) for i, row in enumerate(shadow.row)),
             self.misread.eq(readers.misread),
             readers.occupied.eq(table.occupied),
-            self.unoccupied.eq(readers.unoccupied),
             self.unslotted.eq(readers.unslotted),
             self.misled.eq(readers.misled),
             self.exposed.eq(readers.exposed),

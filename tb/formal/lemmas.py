@@ -46,7 +46,7 @@ ENGINE = (
 
 TABLE = (
     Lemma("misread"),
-    Lemma("unslotted"),
+    Lemma("unslotted", inductive=True),
     Lemma("misled", ("misread", "unslotted", "disagree", "disturbed"), inductive=True),
     Lemma("exposed", ("unslotted",)),
     Lemma("untorn", ("misread", "unslotted", "misled", "exposed")),

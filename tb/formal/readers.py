@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.arbiter import policy
 from rtl.component import Component
-from rtl.config import TableConfig
+from rtl.config import RetireScope, TableConfig
 from rtl.layouts import EntryState, LookupStatus, beat_layout, entry_layout
 from rtl.monitor import (
     WatchedKeptSignature,
@@ -35,7 +35,9 @@ class Readers(Component):
 
     Members
     -------
-    reads, stage, record : the table's
+    reads, stage, kept, record, occupied : the table's
+    working, answered : In(config.tags).array(config.ports)
+        The requesters'.
     accepted : In(config.ports)
     beat : In(beat_layout).array(config.ports)
     held : In(config.sources)
@@ -44,7 +46,7 @@ class Readers(Component):
     misread : Out(1)
         What a pipeline has read last is not what the shadow had then.
     unslotted : Out(1)
-        An admitted lookup in a pipeline has no slot of its own.
+        An admitted lookup in a pipeline has no slot of its own, or what that stands on is wrong.
     misled : Out(1)
         A lookup that has not been let go needs what its entry doesn't have, or has read what its
         entry doesn't expect; or one has another version than the beats that it has had.
@@ -61,6 +63,8 @@ class Readers(Component):
                 "kept": In(WatchedKeptSignature(config)).array(config.pipelines, DEPTH),
                 "record": In(WatchedRecordSignature(config)).array(config.slots),
                 "occupied": In(config.slots),
+                "working": In(config.tags).array(config.ports),
+                "answered": In(config.tags).array(config.ports),
                 "accepted": In(config.ports),
                 "beat": In(beat_layout(config)).array(config.ports),
                 "held": In(config.sources),
@@ -68,7 +72,6 @@ class Readers(Component):
                 "row": In(row_layout(config)).array(config.translations),
                 "replaced": In(replaced_layout(config)).array(config.sources),
                 "misread": Out(1),
-                "unoccupied": Out(1),
                 "unslotted": Out(1),
                 "misled": Out(1),
                 "exposed": Out(1),
@@ -140,6 +143,9 @@ class Readers(Component):
             for behind, ahead in itertools.combinations(stages, 2):
                 unslotted.append(self._are_one(pipeline, behind, ahead) & ~behind.begun)
 
+        if config.scope is RetireScope.DMA:
+            unslotted += self._adrift()
+        unslotted += [r.walking & ~self.occupied[slot] for slot, r in enumerate(self.record)]
         for port in range(config.ports):
             pipeline = port if config.pipelines > 1 else 0
             last, beat = self.stage[pipeline][-1], self.beat[port]
@@ -153,9 +159,6 @@ class Readers(Component):
             )
         m.d.comb += [
             self.misread.eq(any_of(*misread)),
-            self.unoccupied.eq(
-                any_of(*(r.walking & ~self.occupied[slot] for slot, r in enumerate(self.record)))
-            ),
             self.unslotted.eq(any_of(*unslotted)),
             self.misled.eq(any_of(*misled)),
             self.exposed.eq(any_of(*exposed)),
@@ -210,6 +213,13 @@ class Readers(Component):
             one & begun & reads.last,
         ]
         kept = self.kept[pipeline]
+        wrong += [stage.valid & ~stage.admitted & ~stage.refused for stage in stages]
+        follows = Mux(in_deliver.valid, ~reads.first, begun)
+        wrong += [
+            reads.answered & ~follows,
+            in_walk.valid & ~in_walk.admitted & (in_walk.begun | (reads.walk.remaining != 0)),
+            in_deliver.valid & ~in_deliver.admitted & ~reads.last,
+        ]
         if not policy(self._config.arbiter).replays:
             return wrong
 
@@ -232,7 +242,10 @@ class Readers(Component):
         wrong += [issued != older, kept[-1].valid]
         for item in kept:
             own = self._in_slot(pipeline, item, [r.walking for r in self.record])
-            wrong.append(item.valid & item.admitted & ~own)
+            wrong += [
+                item.valid & item.admitted & ~own,
+                item.valid & ~item.admitted & ~item.refused,
+            ]
             for stage, settled in (
                 (in_walk, begun & (offered | ~in_deliver.valid)),
                 (in_deliver, in_deliver.valid & offered),
@@ -243,6 +256,29 @@ class Readers(Component):
         for item, other in itertools.combinations(kept, 2):
             both = item.valid & item.admitted & other.valid & other.admitted
             wrong.append(both & (self._slot(pipeline, item) == self._slot(pipeline, other)))
+        return wrong
+
+    def _adrift(self) -> list[Value]:
+        """The DMA engines work for whoever has a slot and an answer, until they return the tag."""
+        config = self._config
+        wrong = []
+        for slot, record in enumerate(self.record):
+            port, tag = divmod(slot, config.tags)
+            pipeline = port if config.pipelines > 1 else 0
+            _, in_walk, in_deliver = self.stage[pipeline]
+            working = self.working[port][tag]
+            walk = in_walk.valid & in_walk.admitted & (self._slot(pipeline, in_walk) == slot)
+            deliver = (
+                in_deliver.valid & in_deliver.admitted & (self._slot(pipeline, in_deliver) == slot)
+            )
+            owed = self.reads[pipeline].answered & (
+                deliver & ~self.reads[pipeline].first | walk & in_walk.begun & ~in_deliver.valid
+            )
+            wrong += [
+                working & ~self.occupied[slot],
+                working & record.walking & self.answered[port][tag],
+                working & record.walking & ~owed,
+            ]
         return wrong
 
     def _other_versions(self, pipeline: int, reads: Any, stages: Any) -> list[Value]:
