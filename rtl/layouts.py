@@ -67,9 +67,9 @@ class LookupStatus(enum.Enum, shape=4):
     """Was admitted, and ended by a change of its entry."""
 
 
-def is_refusal(status: enum.EnumView | data.View) -> Value:
-    """The lookup was not admitted."""
-    return (status == LookupStatus.RETRY) | (status == LookupStatus.TAG_IN_USE)
+def is_refusal(status: enum.EnumView) -> Value:
+    """High if the status says that the lookup was not admitted."""
+    return Value.cast((status == LookupStatus.RETRY) | (status == LookupStatus.TAG_IN_USE))
 
 
 class Opcode(enum.Enum, shape=4):
