@@ -44,6 +44,8 @@ class SharedTable(Component):
     Parameters
     ----------
     config : TableConfig
+    watched : bool
+        What the pipelines do in each stage is seen outside, for the proofs.
 
     Members
     -------
@@ -73,16 +75,18 @@ class SharedTable(Component):
     unsound : Out(1)
         Sticky: the table has lost track of a lookup.
     outlived : Out(1)
+        These four only with ``config.ghost_version``.
     record : Out(WatchedRecordSignature).array(config.slots)
     stage : Out(WatchedStageSignature).array(pipelines, 3)
     kept : Out(WatchedKeptSignature).array(pipelines, DEPTH)
     reads : Out(WatchedReadsSignature).array(pipelines)
     occupied : Out(config.slots)
-        These, and ``terms`` and ``violation``, only with ``config.ghost_version``.
+        These only if ``watched``, which ``config.ghost_version`` is needed for.
     """
 
-    def __init__(self, config: TableConfig):
+    def __init__(self, config: TableConfig, watched: bool = False):
         self.config = config
+        self._watched = watched
         members = {
             "lookup": In(lookup_signature(config)).array(config.ports),
             "beat": Out(beat_signature(config)).array(config.ports),
@@ -105,6 +109,7 @@ class SharedTable(Component):
             members["violation"] = Out(violations_signature(config))
             members["unsound"] = Out(1)
             members["outlived"] = Out(1)
+        if watched:
             members["record"] = Out(WatchedRecordSignature(config)).array(config.slots)
             members["stage"] = Out(WatchedStageSignature(config)).array(config.pipelines, 3)
             members["kept"] = Out(WatchedKeptSignature(config)).array(config.pipelines, DEPTH)
@@ -168,7 +173,6 @@ class SharedTable(Component):
                 self.unsound.eq(monitor.unsound),
                 self.outlived.eq(monitor.outlived),
                 monitor.occupied.eq(slots.occupied),
-                self.occupied.eq(slots.occupied),
                 monitor_write.enable.eq(engine.translation_write.enable),
                 monitor_write.address.eq(engine.translation_write.address),
                 monitor_write.data.eq(engine.translation_write.data),
@@ -184,8 +188,10 @@ class SharedTable(Component):
                     m.d.comb += watched.eq(getattr(engine.event[source], name))
             for port in ports:
                 connect(m, flipped(self.dma[port]), monitor.dma[port])
-            for slot in range(config.slots):
-                connect(m, monitor.record[slot], flipped(self.record[slot]))
+            if self._watched:
+                m.d.comb += self.occupied.eq(slots.occupied)
+                for slot in range(config.slots):
+                    connect(m, monitor.record[slot], flipped(self.record[slot]))
         m.d.comb += self.ready.eq(Cat(ready).all())
 
         doors = []
@@ -232,10 +238,12 @@ class SharedTable(Component):
                 m.d.comb += monitor.replayed[number].eq(pipeline.offer.replayed)
                 for place, stage in enumerate(pipeline.stage):
                     connect(m, stage, monitor.stage[number][place])
-                    connect(m, stage, flipped(self.stage[number][place]))
-                for place in range(DEPTH):
-                    connect(m, pipeline.kept[place], flipped(self.kept[number][place]))
+            if self._watched:
                 connect(m, pipeline.reads, flipped(self.reads[number]))
+                for place, stage in enumerate(pipeline.stage):
+                    connect(m, stage, flipped(self.stage[number][place]))
+                for place, kept in enumerate(pipeline.kept):
+                    connect(m, kept, flipped(self.kept[number][place]))
             for place, port in enumerate(served):
                 door, beat, delivery = doors[port], self.beat[port], pipeline.delivery
                 mine = delivery.payload.port == port if pipelines < config.ports else Const(1)

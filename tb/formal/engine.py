@@ -16,9 +16,28 @@ from tb.formal.shadow import Shadow, choose
 class EngineHarness(Component):
     """Commands from everywhere, granted whenever it pleases nobody knows whom.
 
+    An output is bad if it can be high, but for the rules, which are assumed to be.
+
     Parameters
     ----------
     config : TableConfig
+
+    Members
+    -------
+    clk : In(1)
+    source : In(SourceChoiceSignature).array(config.sources)
+    apply, complete : In(config.sources)
+        Grants.
+    starts : In(1)
+        The rest of the table becomes ready, at the latest.
+    ranges_apart, pages_written : Out(1)
+        Rules.
+    misread : Out(1)
+        What the engine has read last is not what was written.
+    unaccounted : Out(1)
+        See :class:`tb.formal.ledger.Ledger`.
+    disagree, disturbed : Out(1)
+        See :class:`tb.formal.shadow.Shadow`.
     """
 
     def __init__(self, config: TableConfig):
@@ -29,9 +48,9 @@ class EngineHarness(Component):
                 "source": In(SourceChoiceSignature(config)).array(config.sources),
                 "apply": In(config.sources),
                 "complete": In(config.sources),
+                "starts": In(1),
                 "ranges_apart": Out(1),
                 "pages_written": Out(1),
-                "starts": In(1),
                 "disagree": Out(1),
                 "disturbed": Out(1),
                 "misread": Out(1),

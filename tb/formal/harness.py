@@ -63,7 +63,11 @@ class Harness(Component):
         In the first cycle: judge by one cycle less.
     ranges_apart, pages_written : Out(1)
         Rules.
-    unsound : Out(1)
+    disagree, disturbed : Out(1)
+        What is proved low by :class:`tb.formal.engine.EngineHarness`, for every policy.
+    misread, unslotted, misled, exposed : Out(1)
+        See :class:`tb.formal.readers.Readers`.
+    unsound, outlived : Out(1)
     violated : Out(1), one for each :class:`Guarantee`
     """
 
@@ -96,7 +100,7 @@ class Harness(Component):
         m = Module()
         config = self.config
         clocked(m, self.clk)
-        m.submodules.table = table = SharedTable(config)
+        m.submodules.table = table = SharedTable(config, watched=True)
         m.submodules.allocation = allocation = Allocation(config)
         requesters = []
         for number in range(config.ports):
