@@ -116,8 +116,8 @@ FIELDS: dict[str, dict[str, int]] = {
 """What the sections with a table of fields have to list."""
 
 WITHOUT_FIELDS = {
-    *("retire", "held", "kill", "ready", "unsound", "outlived"),
-    *("entry_write", "translation_write"),
+    *("retire", "held", "kill", "ready", "unsound", "outlived", "stray", "slow"),
+    *("entry_write", "translation_write", "occupied"),
 }
 
 

@@ -16,7 +16,7 @@ from rtl.arbiter import (
     Squash,
     VersionCheck,
 )
-from rtl.config import OnPending, TableConfig
+from rtl.config import OnPending, RetireScope, TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import Design
 from sim.prover import Verdict, model, refute
@@ -63,7 +63,8 @@ FAULTS = {
     "apply_now: lookups are killed during a change": Fault(
         ApplyNow,
         "change.complete.eq(1)]",
-        "change.complete.eq(1), self.kill.eq(self.match[0] & change.wait.replicate(len(self.kill)))]",
+        "change.complete.eq(1)]\n            with m.If(change.wait):\n"
+        "                m.d.comb += [self.kill.eq(self.match[0])]",
         Guarantee.LOSSLESS,
     ),
     "pending_bit: nobody is waited for": Fault(
@@ -149,7 +150,7 @@ FAULTS = {
         Squash,
         "change.complete.eq(~(match & self.kill).any())",
         "change.complete.eq(1)",
-        Guarantee.FRESH_DMA,
+        Guarantee.FRESH_ANSWER,
     ),
     "squash: everybody is killed": Fault(
         Squash,
@@ -162,7 +163,7 @@ FAULTS = {
         "deliver.replay.eq(deliver.token != version(deliver.index))",
         "deliver.replay.eq(0)",
         Guarantee.FRESH_ANSWER,
-        {"scope": "lookup"},
+        {"scope": RetireScope.LOOKUP},
     ),
     "version_check: C doesn't wait for beats on offer": Fault(
         VersionCheck,
