@@ -21,7 +21,13 @@ from rtl.monitor import WatchedChangeSignature
 from rtl.recency.seam import UseSignature
 from rtl.round_robin import RoundRobin
 from rtl.tables import ReadSignature, WriteSignature
-from rtl.worker import Worker, WorkerResult, WorkerState, plan_layout
+from rtl.worker import (
+    WatchedWorkerSignature,
+    Worker,
+    WorkerResult,
+    WorkerState,
+    plan_layout,
+)
 
 
 class CommandState(enum.Enum, shape=3):
@@ -87,6 +93,10 @@ class CommandEngine(Component):
         An entry becomes unusable in this cycle.
     event : Out(WatchedChangeSignature).array(config.sources)
     worker_state : Out(WorkerState)
+    worker : Out(WatchedWorkerSignature)
+    working_for : Out(range(config.sources))
+        The source whose command the worker has, or had last.
+    context : Out(context_layout).array(config.sources)
     start : In(1)
         The tables are ready; nothing is accepted before.
     ready : Out(1)
@@ -109,6 +119,9 @@ class CommandEngine(Component):
                 "invalidate": Out(UseSignature(config)),
                 "event": Out(WatchedChangeSignature(config)).array(sources),
                 "worker_state": Out(WorkerState),
+                "worker": Out(WatchedWorkerSignature(config)),
+                "working_for": Out(range(max(2, sources))),
+                "context": Out(context_layout(config)).array(sources),
                 "start": In(1),
                 "ready": Out(1),
             }
@@ -124,9 +137,11 @@ class CommandEngine(Component):
         m.submodules.worker = worker = Worker(config)
         connect(m, worker.entry_read, flipped(self.entry_read))
         connect(m, worker.translation_write, flipped(self.translation_write))
+        connect(m, worker.watched, flipped(self.worker))
         m.d.comb += [self.ready.eq(worker.ready), self.worker_state.eq(worker.state)]
 
         for source, context in enumerate(contexts):
+            m.d.comb += self.context[source].eq(context)
             self._accept_and_complete(m, source, context)
             event = self.event[source]
             m.d.comb += [
@@ -229,6 +244,7 @@ class CommandEngine(Component):
         job, report = worker.job, worker.report
         m.d.comb += [
             chosen.eq(held),
+            self.working_for.eq(held),
             job.begin.eq(~job.busy & turn.grant.any()),
             turn.served.eq(job.begin),
             job.finishing.eq(mine.state == CommandState.FINISHING),

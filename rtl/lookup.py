@@ -9,7 +9,7 @@ from rtl.check import AccessCheck
 from rtl.component import Component
 from rtl.config import RetireScope, TableConfig
 from rtl.layouts import LookupStatus, beat_layout, entry_layout, translation_layout
-from rtl.monitor import WatchedStageSignature
+from rtl.monitor import WatchedReadsSignature, WatchedStageSignature
 from rtl.replay import DEPTH, ReplayBuffer
 from rtl.tables import ReadSignature
 
@@ -85,23 +85,26 @@ class LookupPipeline(Component):
         The lookup whose entry is read in this cycle.
     astray : Out(1)
         What is kept for a replay isn't what is in the pipeline.
+    reads : Out(WatchedReadsSignature)
+        Only with ``config.ghost_version``.
     """
 
     def __init__(self, config: TableConfig, replays: bool = False):
         self._config = config
         self._replays = replays
-        super().__init__(
-            {
-                "admitted": In(stream.Signature(admitted_layout(config))),
-                "entry": Out(ReadSignature(entry_layout(config), config.entries)),
-                "translation": Out(ReadSignature(translation_layout(config), config.translations)),
-                "delivery": Out(stream.Signature(delivery_layout(config))),
-                "offer": Out(OfferSignature(config)),
-                "stage": Out(WatchedStageSignature(config)).array(stages(replays)),
-                "issue": Out(WatchedStageSignature(config)),
-                "astray": Out(1),
-            }
-        )
+        members = {
+            "admitted": In(stream.Signature(admitted_layout(config))),
+            "entry": Out(ReadSignature(entry_layout(config), config.entries)),
+            "translation": Out(ReadSignature(translation_layout(config), config.translations)),
+            "delivery": Out(stream.Signature(delivery_layout(config))),
+            "offer": Out(OfferSignature(config)),
+            "stage": Out(WatchedStageSignature(config)).array(stages(replays)),
+            "issue": Out(WatchedStageSignature(config)),
+            "astray": Out(1),
+        }
+        if config.ghost_version:
+            members["reads"] = Out(WatchedReadsSignature(config))
+        super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -308,6 +311,31 @@ class LookupPipeline(Component):
                 stage.port.eq(item.port),
                 stage.tag.eq(item.tag if common else item.lookup.tag),
                 stage.index.eq(item.index if common else item.lookup.key.index),
+            ]
+
+        if config.ghost_version:
+            reads = self.reads
+            first, rest = reads.check, reads.walk
+            passed = (check_item.verdict == LookupStatus.OK) & (check.status == LookupStatus.OK)
+            m.d.comb += [
+                first.translation.eq(check.translation),
+                first.offset.eq(check.page_offset),
+                first.remaining.eq(Mux(passed, check_item.lookup.length, 0)),
+                first.page_shift.eq(self.entry.data.page_shift),
+                first.stamp.eq(self.entry.data.ghost.stamp),
+                rest.translation.eq(walk_translation),
+                rest.offset.eq(walk_offset),
+                rest.remaining.eq(walk_remaining),
+                rest.page_shift.eq(walk.page_shift),
+                rest.stamp.eq(walk.ghost.stamp),
+                reads.delivers.eq(out_length),
+                reads.expects.eq(out.ghost.stamp),
+                reads.reads_entry.eq(self.entry.enable),
+                reads.of.eq(self.entry.address),
+                reads.entry.eq(self.entry.data),
+                reads.reads_row.eq(self.translation.enable),
+                reads.at.eq(self.translation.address),
+                reads.row.eq(self.translation.data),
             ]
 
         if buffer is not None:

@@ -4,13 +4,19 @@ import itertools
 from enum import StrEnum
 from typing import Any
 
-from amaranth.hdl import Array, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Array, Const, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.component import Component
 from rtl.config import RetireScope, TableConfig
-from rtl.layouts import LookupStatus, beat_layout, translation_layout
+from rtl.layouts import (
+    LookupStatus,
+    beat_layout,
+    entry_layout,
+    stamp_layout,
+    translation_layout,
+)
 from rtl.slots import TagSignature, TakeSignature
 from rtl.tables import CopiedMemory, WriteSignature
 
@@ -131,6 +137,69 @@ class WatchedStageSignature(wiring.Signature):
                 "port": Out(config.port_bits),
                 "tag": Out(config.tag_bits),
                 "index": Out(config.index_bits),
+            }
+        )
+
+
+class WatchedNeedSignature(wiring.Signature):
+    """What a lookup in a stage of a pipeline still has to read, for whoever watches.
+
+    ``remaining`` bytes, from ``offset`` in the page of ``translation`` on. ``stamp`` is the one
+    that all of its translations have to have.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "translation": Out(config.translation_bits),
+                "offset": Out(config.page_shift_max),
+                "remaining": Out(config.length_width),
+                "page_shift": Out(range(config.page_shift_max + 1)),
+                "stamp": Out(stamp_layout(config)),
+            }
+        )
+
+
+class WatchedReadsSignature(wiring.Signature):
+    """What a pipeline reads, for whoever watches.
+
+    ``check`` and ``walk`` are about the lookups in these stages. The one in deliver ``delivers``
+    so many bytes, and ``expects`` to find that stamp. ``entry`` and ``row`` were read last: those
+    ``of`` an index and ``at`` a place, in the last cycle in which ``reads_entry`` or ``reads_row``
+    was high.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "check": Out(WatchedNeedSignature(config)),
+                "walk": Out(WatchedNeedSignature(config)),
+                "delivers": Out(config.length_width),
+                "expects": Out(stamp_layout(config)),
+                "reads_entry": Out(1),
+                "of": Out(config.index_bits),
+                "entry": Out(entry_layout(config)),
+                "reads_row": Out(1),
+                "at": Out(config.translation_bits),
+                "row": Out(translation_layout(config)),
+            }
+        )
+
+
+class WatchedRecordSignature(wiring.Signature):
+    """What the monitor knows of the last lookup in a slot, for whoever watches.
+
+    ``starts``: its entry is read in this cycle. From the next one on, ``changed`` says that the A
+    of a change of it has been since. ``walking``: it hasn't had its last beat.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "starts": Out(1),
+                "walking": Out(1),
+                "index": Out(config.index_bits),
+                "changed": Out(1),
             }
         )
 
@@ -270,7 +339,8 @@ class Monitor(Component):
     translation_write : In(WriteSignature(translation_layout, config.translations))
     violation : Out(ViolationSignature), one for each :class:`Guarantee`
     unsound : Out(1)
-        Sticky: a lookup in a pipeline had no slot of its own, or another version of its entry.
+        Sticky: a lookup in a pipeline has or had no slot of its own, or another version of its
+        entry.
     outlived : Out(1)
         Sticky: a lookup was in flight after the C of a change that came after its admission. That
         is no fault by itself. Where it never happens, nothing stale can be answered.
@@ -279,6 +349,7 @@ class Monitor(Component):
         has. That is a fault of the engine, and nothing is guaranteed to it.
     slow : Out(1)
         Somebody takes longer than ``terms.patience`` in this cycle.
+    record : Out(WatchedRecordSignature).array(config.slots)
     start : In(1)
         The table is ready; cycles are counted from here on.
     ready : Out(1)
@@ -318,6 +389,7 @@ class Monitor(Component):
                 "outlived": Out(1),
                 "stray": Out(1),
                 "slow": Out(1),
+                "record": Out(WatchedRecordSignature(config)).array(config.slots),
                 "start": In(1),
                 "ready": Out(1),
             }
@@ -454,7 +526,14 @@ class Monitor(Component):
                     record.answered.eq(0),
                     record.walking.eq(1),
                 ]
-            with m.If(starts & (start.tag == tag)):
+            watched = self.record[port * config.tags + tag]
+            m.d.comb += [
+                watched.starts.eq(starts & (start.tag == tag)),
+                watched.walking.eq(record.walking),
+                watched.index.eq(record.index),
+                watched.changed.eq(record.changed),
+            ]
+            with m.If(watched.starts):
                 m.d.sync += [record.changed.eq(0), record.outdated.eq(0), record.settled.eq(1)]
                 # What happens in this cycle happens to the entry after it was read.
                 for source, change in enumerate(self.change):
@@ -531,7 +610,8 @@ class Monitor(Component):
                 both = behind.valid & behind.admitted & ahead.valid & ahead.admitted
                 same = self._slot_of(pipeline, behind) == self._slot_of(pipeline, ahead)
                 # A lookup is in two stages while its beats come out one after the other.
-                unsound.append(both & same & ~behind.begun)
+                in_turn = behind.begun if ahead is stages[DELIVER] else Const(0)
+                unsound.append(both & same & ~in_turn)
         for port, accepted in enumerate(self.beat):
             own = records[port * self._config.tags : (port + 1) * self._config.tags]
             current = Array(record.current for record in own)[accepted.beat.tag]
@@ -550,8 +630,9 @@ class Monitor(Component):
                 stray.append(dma.valid & ~own.bit_select(dma.tag, 1))
         with m.If(any_of(*stray)):
             m.d.sync += self.stray.eq(1)
-        with m.If(any_of(*unsound)):
-            m.d.sync += self.unsound.eq(1)
+        was_unsound = Signal()
+        m.d.comb += self.unsound.eq(was_unsound | any_of(*unsound))
+        m.d.sync += was_unsound.eq(self.unsound)
         with m.If(any_of(*outlived)):
             m.d.sync += self.outlived.eq(1)
 

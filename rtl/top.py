@@ -22,6 +22,9 @@ from rtl.monitor import (
     Monitor,
     TermsSignature,
     WatchedChangeSignature,
+    WatchedReadsSignature,
+    WatchedRecordSignature,
+    WatchedStageSignature,
     violations_signature,
 )
 from rtl.recency.seam import VictimSignature
@@ -39,6 +42,8 @@ class SharedTable(Component):
     Parameters
     ----------
     config : TableConfig
+    watched : bool
+        What the pipelines do in each stage is seen outside, for the proofs.
 
     Members
     -------
@@ -68,10 +73,15 @@ class SharedTable(Component):
     unsound : Out(1)
         Sticky: the table has lost track of a lookup. These three only with
         ``config.ghost_version``.
+    stage : Out(WatchedStageSignature).array(pipelines, 3)
+    reads : Out(WatchedReadsSignature).array(pipelines)
+    record : Out(WatchedRecordSignature).array(config.slots)
+        These three only if ``watched``, which takes a ``config.ghost_version``.
     """
 
-    def __init__(self, config: TableConfig):
+    def __init__(self, config: TableConfig, watched: bool = False):
         self.config = config
+        self._watched = watched
         members = {
             "lookup": In(lookup_signature(config)).array(config.ports),
             "beat": Out(beat_signature(config)).array(config.ports),
@@ -97,6 +107,10 @@ class SharedTable(Component):
             members["outlived"] = Out(1)
             members["stray"] = Out(1)
             members["slow"] = Out(1)
+        if watched:
+            members["stage"] = Out(WatchedStageSignature(config)).array(config.pipelines, 3)
+            members["reads"] = Out(WatchedReadsSignature(config)).array(config.pipelines)
+            members["record"] = Out(WatchedRecordSignature(config)).array(config.slots)
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -176,6 +190,9 @@ class SharedTable(Component):
                     m.d.comb += watched.eq(getattr(engine.event[source], name))
             for port in ports:
                 connect(m, flipped(self.dma[port]), monitor.dma[port])
+            if self._watched:
+                for slot in range(config.slots):
+                    connect(m, monitor.record[slot], flipped(self.record[slot]))
         m.d.comb += self.ready.eq(Cat(ready).all())
 
         doors = []
@@ -226,6 +243,10 @@ class SharedTable(Component):
                 connect(m, pipeline.issue, monitor.issue[number])
                 for place, stage in enumerate(pipeline.stage):
                     connect(m, stage, monitor.stage[number][place])
+            if self._watched:
+                connect(m, pipeline.reads, flipped(self.reads[number]))
+                for place, stage in enumerate(self.stage[number]):
+                    connect(m, pipeline.stage[place], flipped(stage))
             for place, port in enumerate(served):
                 door, beat, delivery = doors[port], self.beat[port], pipeline.delivery
                 mine = delivery.payload.port == port if pipelines < config.ports else Const(1)

@@ -118,6 +118,31 @@ class OwnedSignature(wiring.Signature):
         )
 
 
+class WatchedWorkerSignature(wiring.Signature):
+    """Where the worker stands with its command, for whoever watches.
+
+    ``place`` and ``left``: the translation whose turn it is, and how many are left with it.
+    ``old_entry`` is the entry as it was read. Of the count of bound windows, ``asked`` is high in
+    the cycle before the one in which ``count`` is that of the entry ``of``; ``counts`` is high in
+    the cycle in which that of ``to`` becomes ``new_count``.
+    """
+
+    def __init__(self, config: TableConfig):
+        super().__init__(
+            {
+                "place": Out(config.translation_bits),
+                "left": Out(config.translation_bits + 1),
+                "old_entry": Out(entry_layout(config)),
+                "asked": Out(1),
+                "of": Out(config.index_bits),
+                "count": Out(config.index_bits + 1),
+                "counts": Out(1),
+                "to": Out(config.index_bits),
+                "new_count": Out(config.index_bits + 1),
+            }
+        )
+
+
 class Worker(Component):
     """Reads and checks, writes and removes translations one a cycle, and counts bound windows.
 
@@ -138,6 +163,7 @@ class Worker(Component):
     entry_read : Out(ReadSignature(entry_layout, config.entries))
     translation_write : Out(WriteSignature(translation_layout, config.translations))
     state : Out(WorkerState)
+    watched : Out(WatchedWorkerSignature)
     ready : Out(1)
         The worker's own memory is ready.
     """
@@ -154,6 +180,7 @@ class Worker(Component):
                     WriteSignature(translation_layout(config), config.translations)
                 ),
                 "state": Out(WorkerState),
+                "watched": Out(WatchedWorkerSignature(config)),
                 "ready": Out(1),
             }
         )
@@ -230,6 +257,19 @@ class Worker(Component):
         m.d.comb += [
             stride.eq(command.page_shift - config.page_shift_min),
             write.address.eq(place),
+        ]
+
+        watched = self.watched
+        m.d.comb += [
+            watched.place.eq(place),
+            watched.left.eq(left),
+            watched.old_entry.eq(old_entry),
+            watched.asked.eq(windows_read.enable),
+            watched.of.eq(windows_read.address),
+            watched.count.eq(windows_read.data),
+            watched.counts.eq(windows_write.enable),
+            watched.to.eq(windows_write.address),
+            watched.new_count.eq(windows_write.data),
         ]
 
         def run(then: WorkerState, first: Value, count: Value) -> None:

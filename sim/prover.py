@@ -51,11 +51,14 @@ class Result:
     trace : tuple
         Of a refuted output: the value of each input in each cycle, up to the first in which the
         output is high.
+    searched : int
+        Of an output that was looked for in vain: in how many cycles from the start it is low.
     """
 
     verdict: Verdict
     seconds: float
     trace: tuple[Mapping[str, int], ...] = ()
+    searched: int = 0
 
     @property
     def cycles(self) -> int:
@@ -229,6 +232,27 @@ def prove(
     return result
 
 
+def induct(
+    source: Model,
+    bad: str,
+    always: Sequence[str] = (),
+    never: Sequence[str] = (),
+    limit: int = 60,
+) -> Result:
+    """Tries to prove that an output is never high: not at start, and in no cycle after another.
+
+    For what has been made to follow from itself one cycle earlier, where :func:`prove` would look
+    for a reason of its own. Parameters as in :func:`prove`.
+    """
+    if bad not in source.outputs:
+        return Result(Verdict.PROVED, 0.0)
+    base = _run(source, bad, always, never, f"bmc3 -F {_AFTER} -T {limit}", limit)
+    if base.verdict is Verdict.REFUTED or base.searched < _AFTER:
+        return base
+    step = _run(source, bad, always, never, f"ind -F {_AFTER} -T {limit}", limit)
+    return Result(step.verdict, base.seconds + step.seconds)
+
+
 def refute(
     source: Model,
     bad: str,
@@ -245,7 +269,12 @@ def refute(
     return _run(source, bad, always, never, f"scorr; dc2; bmc3 -F {depth} -T {limit}", limit)
 
 
-_SAID = re.compile(r"Property proved|was asserted in frame (\d+)", re.MULTILINE)
+_SAID = re.compile(
+    r"Property proved|Networks are equivalent|was asserted in frame (\d+)", re.MULTILINE
+)
+_SEARCHED = re.compile(r"No output asserted in (\d+) frames")
+_AFTER = 2
+"""Cycles of an induction: the one that is judged, and the one before."""
 
 
 def _run(
@@ -292,7 +321,9 @@ def _solve(source: Model, graph: bytes, constrained: bool, engine: str, limit: i
         said = _SAID.search(result.stdout)
         if said is None:
             if "UNDECIDED" in result.stdout or "No output asserted" in result.stdout:
-                return Result(Verdict.UNDECIDED, seconds)
+                searched = _SEARCHED.search(result.stdout)
+                cycles = int(searched[1]) if searched else 0
+                return Result(Verdict.UNDECIDED, seconds, searched=cycles)
             lines = (result.stdout + result.stderr).strip().splitlines()
             raise ProverFailed("\n".join(["ABC failed:", *lines[-5:]]))
         if said[1] is None:

@@ -1,38 +1,60 @@
 """The command engine under an arbiter that may do anything: what holds whatever the policy."""
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.commands import CommandEngine
 from rtl.component import Component
 from rtl.config import TableConfig
-from rtl.layouts import EntryKind, entry_layout
+from rtl.layouts import entry_layout
 from rtl.tables import CopiedMemory
 from tb.formal.environment import Allocation, Source, SourceChoiceSignature, clocked
-from tb.formal.shadow import Shadow
+from tb.formal.ledger import Ledger
+from tb.formal.shadow import Shadow, choose
 
 
 class EngineHarness(Component):
     """Commands from everywhere, granted whenever it pleases nobody knows whom.
 
+    An output is bad if it can be high, but for the rules, which are assumed to be.
+
     Parameters
     ----------
     config : TableConfig
+
+    Members
+    -------
+    clk : In(1)
+    source : In(SourceChoiceSignature).array(config.sources)
+    apply, complete : In(config.sources)
+        Grants.
+    starts : In(1)
+        The rest of the table becomes ready, at the latest.
+    ranges_apart, pages_written : Out(1)
+        Rules.
+    misread : Out(1)
+        What the engine has read last is not what was written.
+    unaccounted : Out(1)
+        See :class:`tb.formal.ledger.Ledger`.
+    disagree, disturbed : Out(1)
+        See :class:`tb.formal.shadow.Shadow`.
     """
 
-    def __init__(self, config: TableConfig, windows: bool = True):
+    def __init__(self, config: TableConfig):
         self.config = config
-        self.windows = windows
         super().__init__(
             {
                 "clk": In(1),
                 "source": In(SourceChoiceSignature(config)).array(config.sources),
                 "apply": In(config.sources),
                 "complete": In(config.sources),
+                "starts": In(1),
                 "ranges_apart": Out(1),
                 "pages_written": Out(1),
-                "regions_only": Out(1),
                 "disagree": Out(1),
+                "disturbed": Out(1),
+                "misread": Out(1),
+                "unaccounted": Out(1),
             }
         )
 
@@ -45,8 +67,12 @@ class EngineHarness(Component):
         m.submodules.allocation = allocation = Allocation(config)
         connect(m, engine.entry_read, mpt.read[0])
         connect(m, engine.entry_write, mpt.write)
-        m.d.comb += engine.start.eq(engine.ready & mpt.ready)
-        regions = []
+        # The rest of the table may be ready later.
+        started = Signal()
+        m.d.comb += engine.start.eq(engine.ready & mpt.ready & (self.starts | started))
+        m.d.sync += started.eq(engine.start)
+        m.submodules.shadow = shadow = Shadow(config)
+        m.submodules.ledger = ledger = Ledger(config)
         for number in range(config.sources):
             m.submodules[f"source_{number}"] = source = Source(config)
             connect(m, source.choice, flipped(self.source[number]))
@@ -60,16 +86,19 @@ class EngineHarness(Component):
                 engine.change[number].apply.eq(self.apply[number]),
                 engine.change[number].complete.eq(self.complete[number]),
             ]
-            regions.append(
-                ~source.command.valid | (source.command.payload.kind == EntryKind.REGION)
-            )
+            connect(m, engine.event[number], shadow.change[number])
+            m.d.comb += [
+                ledger.busy[number].eq(source.busy),
+                ledger.ordered[number].eq(source.ordered),
+                ledger.context[number].eq(engine.context[number]),
+                ledger.replaced[number].eq(shadow.replaced[number]),
+                ledger.in_progress[number].eq(engine.event[number].in_progress),
+            ]
         m.d.comb += [
             self.ranges_apart.eq(allocation.ranges_apart),
             self.pages_written.eq(allocation.pages_written),
-            self.regions_only.eq(Cat(regions).all()),
         ]
 
-        m.submodules.shadow = shadow = Shadow(config)
         for name in ("entry_write", "translation_write"):
             write, seen = getattr(engine, name), getattr(shadow, name)
             m.d.comb += [
@@ -77,5 +106,22 @@ class EngineHarness(Component):
                 seen.address.eq(write.address),
                 seen.data.eq(write.data),
             ]
-        m.d.comb += self.disagree.eq(~shadow.agree)
+        connect(m, engine.worker, ledger.worker)
+        fetched = Signal(entry_layout(config))
+        with m.If(engine.entry_read.enable):
+            m.d.sync += Value.cast(fetched).eq(choose(shadow.entry, engine.entry_read.address))
+        m.d.comb += [
+            ledger.worker_state.eq(engine.worker_state),
+            ledger.working_for.eq(engine.working_for),
+            ledger.fetched.eq(fetched),
+            *(ledger.entry[i].eq(entry) for i, entry in enumerate(shadow.entry)),
+            *(ledger.row[i].eq(row) for i, row in enumerate(shadow.row)),
+            *(ledger.owned[i].eq(owned) for i, owned in enumerate(allocation.owned)),
+            self.misread.eq(
+                ledger.misread | (Value.cast(engine.entry_read.data) != Value.cast(fetched))
+            ),
+            self.disagree.eq(~shadow.agree),
+            self.disturbed.eq(~shadow.kept),
+            self.unaccounted.eq(ledger.unaccounted),
+        ]
         return m

@@ -184,6 +184,17 @@ class Source(Component):
         return m
 
 
+def range_layout(config: TableConfig) -> data.StructLayout:
+    """Translations that somebody has, if ``taken``."""
+    return data.StructLayout(
+        {
+            "taken": 1,
+            "first": config.translation_bits,
+            "count": config.translation_bits + 1,
+        }
+    )
+
+
 class Allocation(Component):
     """Says whether the hosts allocate translations as they must.
 
@@ -205,6 +216,8 @@ class Allocation(Component):
     ordered : In(command_layout).array(config.sources)
     succeeds : In(config.sources)
     change : In(WatchedChangeSignature).array(config.sources)
+    owned : Out(range_layout).array(config.entries)
+        What each registration has.
     ranges_apart, pages_written : Out(1)
     """
 
@@ -217,6 +230,7 @@ class Allocation(Component):
                 "ordered": In(command_layout(config)).array(config.sources),
                 "succeeds": In(config.sources),
                 "change": In(WatchedChangeSignature(config)).array(config.sources),
+                "owned": Out(range_layout(config)).array(config.entries),
                 "ranges_apart": Out(1),
                 "pages_written": Out(1),
             }
@@ -225,15 +239,9 @@ class Allocation(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        range_layout = data.StructLayout(
-            {
-                "taken": 1,
-                "first": config.translation_bits,
-                "count": config.translation_bits + 1,
-            }
-        )
-        owned = [Signal(range_layout, name=f"owned_{index}") for index in range(config.entries)]
-        claims = [Signal(range_layout, name=f"claim_{s}") for s in range(config.sources)]
+        shape = range_layout(config)
+        owned = list(self.owned)
+        claims = [Signal(shape, name=f"claim_{s}") for s in range(config.sources)]
         leaving = Signal(config.entries)
         clashes: list[Value] = []
         unwritten: list[Value] = []
@@ -255,7 +263,7 @@ class Allocation(Component):
             reregisters = command.opcode == Opcode.REREGISTER
             deregisters = command.opcode == Opcode.DEREGISTER
             writes = registers | reregisters | (command.opcode == Opcode.WRITE_TRANSLATION)
-            own = data.View(range_layout, Array(Value.cast(o) for o in owned)[index])
+            own = data.View(shape, Array(Value.cast(o) for o in owned)[index])
             pages = Signal(config.address_width + 2, name=f"pages_{source}")
             page = 1 << config.page_shift_min
             last = command.offset + command.length + page - 1

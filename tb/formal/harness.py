@@ -15,6 +15,7 @@ from tb.formal.environment import (
     SourceChoiceSignature,
     clocked,
 )
+from tb.formal.readers import Readers
 from tb.formal.shadow import Shadow
 
 SMALL = {
@@ -61,6 +62,10 @@ class Harness(Component):
         In the first cycle: judge by one cycle less.
     ranges_apart, pages_written : Out(1)
         Rules.
+    disagree, disturbed : Out(1)
+        What is proved low by :class:`tb.formal.engine.EngineHarness`, for every policy.
+    misread, misled, exposed : Out(1)
+        See :class:`tb.formal.readers.Readers`.
     unsound : Out(1)
     violated : Out(1), one for each :class:`Guarantee`
 
@@ -76,7 +81,7 @@ class Harness(Component):
         self.deadline = deadline
         self.patience = patience
         self.lifetime = lifetime
-        self.table = SharedTable(config)
+        self.table = SharedTable(config, watched=True)
         super().__init__(
             {
                 "clk": In(1),
@@ -85,7 +90,11 @@ class Harness(Component):
                 "earlier": In(1),
                 "ranges_apart": Out(1),
                 "pages_written": Out(1),
-                "tables_agree": Out(1),
+                "disagree": Out(1),
+                "disturbed": Out(1),
+                "misread": Out(1),
+                "misled": Out(1),
+                "exposed": Out(1),
                 "unsound": Out(1),
                 "outlived": Out(1),
                 "stray": Out(1),
@@ -125,6 +134,32 @@ class Harness(Component):
         m.submodules.shadow = shadow = Shadow(config)
         connect(m, table.entry_write, shadow.entry_write)
         connect(m, table.translation_write, shadow.translation_write)
+        m.submodules.readers = readers = Readers(config)
+        for number in range(config.sources):
+            connect(m, table.change[number], shadow.change[number])
+            m.d.comb += [
+                readers.replaced[number].eq(shadow.replaced[number]),
+                readers.held[number].eq(table.change[number].held),
+            ]
+        for number in range(config.pipelines):
+            connect(m, table.reads[number], readers.reads[number])
+            for place, stage in enumerate(table.stage[number]):
+                connect(m, stage, readers.stage[number][place])
+        for slot in range(config.slots):
+            connect(m, table.record[slot], readers.record[slot])
+        for number in range(config.ports):
+            beat = table.beat[number]
+            m.d.comb += [
+                readers.accepted[number].eq(beat.valid & beat.ready),
+                readers.beat[number].eq(beat.payload),
+            ]
+        m.d.comb += [
+            *(readers.entry[i].eq(entry) for i, entry in enumerate(shadow.entry)),
+            *(readers.row[i].eq(row) for i, row in enumerate(shadow.row)),
+            self.misread.eq(readers.misread),
+            self.misled.eq(readers.misled),
+            self.exposed.eq(readers.exposed),
+        ]
 
         overstayed = []
         for number in range(config.slots):
@@ -144,7 +179,8 @@ class Harness(Component):
         m.d.comb += [
             self.ranges_apart.eq(allocation.ranges_apart),
             self.pages_written.eq(allocation.pages_written),
-            self.tables_agree.eq(shadow.agree),
+            self.disagree.eq(~shadow.agree),
+            self.disturbed.eq(~shadow.kept),
             self.unsound.eq(table.unsound),
             self.outlived.eq(table.outlived),
             self.stray.eq(table.stray),

@@ -10,9 +10,10 @@ from rtl.arbiter import policy
 from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import ROOT, Design, source_hash, table_hash
-from sim.prover import Model, Result, Verdict, model, prove, refute
+from sim.prover import Model, Result, Verdict, induct, model, prove, refute
+from tb.formal.engine import EngineHarness
 from tb.formal.harness import SMALL, Harness
-from tb.formal.plan import GUARANTEES, LEMMAS, Step, modules
+from tb.formal.plan import ENGINE, GUARANTEES, LEMMAS, OF_BOTH, READERS, RULES, Step, modules
 from tb.variants import name_of, policies
 
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -30,7 +31,7 @@ REDUCED: tuple[dict[str, int], ...] = (
 )
 """Where a violation is looked for, in this order: a small table has a short search."""
 
-LAWFUL = ("ranges_apart", "pages_written")
+LAWFUL = tuple(RULES)
 """What every counterexample keeps to."""
 
 DEPTH = 70
@@ -95,35 +96,39 @@ class Cell:
         return self.verdict is (Verdict.PROVED if self.declared else Verdict.REFUTED)
 
 
-class Table:
-    """One configuration, and its graphs.
+class Subject:
+    """One configuration in one harness, its graphs, and what was proved of it.
 
     Parameters
     ----------
     config : TableConfig
+    source : Design
+        The harness.
     limit : int
         Seconds that one try may take.
     """
 
-    def __init__(self, config: TableConfig, limit: int = 120):
+    def __init__(self, config: TableConfig, source: Design, limit: int = 120):
         self.config = config
+        self.source = source
         self.limit = limit
         self.proved: list[str] = []
         self._models: dict[tuple[str, ...], Model] = {}
 
     def graph(self, free: tuple[str, ...] = ()) -> Model:
-        """The table without some of its modules."""
+        """The harness without some of its modules."""
         if free not in self._models:
-            self._models[free] = model(design(self.config), free)
+            self._models[free] = model(self.source, free)
         return self._models[free]
 
     def prove(self, step: Step) -> Result:
         """Tries one step, at first without what it can do without."""
+        attempt = induct if step.inductive else prove
         never = [lemma for lemma in step.never if lemma in self.proved]
         seconds = 0.0
         result = None
         for parts in dict.fromkeys((step.parts, ())):
-            result = prove(
+            result = attempt(
                 self.graph(modules(self.config, parts)),
                 step.output,
                 step.always,
@@ -136,12 +141,27 @@ class Table:
         assert result is not None
         return dataclasses.replace(result, seconds=seconds)
 
+    def lemma(self, step: Step, prefix: str = "") -> Cell:
+        """Tries a step that later ones may stand on."""
+        result = self.prove(step)
+        if result.verdict is Verdict.PROVED:
+            self.proved.append(step.output)
+        return Cell(f"{prefix}{step.output}", False, result.verdict, result.seconds)
+
 
 def design(config: TableConfig, **terms: int) -> Design:
     """The harness around a table."""
+    return Design("harness", lambda: Harness(config, **terms), f"{_key(config)} {terms!r}")
+
+
+def engine_design(config: TableConfig) -> Design:
+    """The harness around a command engine alone."""
+    return Design("engine_harness", lambda: EngineHarness(config), _key(config))
+
+
+def _key(config: TableConfig) -> str:
     sources = source_hash(sorted((ROOT / "tb" / "formal").glob("*.py")))
-    key = f"{table_hash(config)} {sources} {config!r} {terms!r}"
-    return Design("harness", lambda: Harness(config, **terms), key)
+    return f"{table_hash(config)} {sources} {config!r}"
 
 
 def solve(config: TableConfig, limit: int = 120, part: str = "") -> Iterator[Cell]:
@@ -150,12 +170,17 @@ def solve(config: TableConfig, limit: int = 120, part: str = "") -> Iterator[Cel
     With ``part`` only guarantees whose name holds it.
     """
     declared = policy(config.arbiter).guarantees(config)
-    table = Table(config, limit)
+    table = Subject(config, design(config), limit)
     for step in LEMMAS:
-        result = table.prove(step)
-        if result.verdict is Verdict.PROVED:
-            table.proved.append(step.output)
-        yield Cell(step.output, False, result.verdict, result.seconds)
+        yield table.lemma(step)
+    if Guarantee.UNTORN in declared:
+        # Whatever the policy, the graph of the engine is the same, and so is the proof.
+        engine = Subject(config, engine_design(config), limit)
+        for step in ENGINE:
+            yield engine.lemma(step, "engine.")
+        table.proved += [name for name in OF_BOTH if name in engine.proved]
+        for step in READERS:
+            yield table.lemma(step)
     for guarantee, step in GUARANTEES.items():
         if part not in guarantee:
             continue
@@ -199,4 +224,4 @@ def mismatches(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in cells if cell.name in list(Guarantee) and not cell.right]
 
 
-__all__ = ["Cell", "Table", "configurations", "mismatches", "name_of", "search", "solve"]
+__all__ = ["Cell", "Subject", "configurations", "mismatches", "name_of", "search", "solve"]

@@ -9,9 +9,8 @@ from rtl.monitor import Guarantee
 RULES = {
     "ranges_apart": "no command writes translations that a registration has",
     "pages_written": "a registration writes all its translations, or keeps the ones it has",
-    "tables_agree": "a usable entry has all its translations, and its own",
 }
-"""What is assumed of the environment, by the output of the harness that says so."""
+"""What is assumed of the environment, by the output of both harnesses that says so."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,16 @@ class Step:
         Lemmas that are assumed where they were proved before.
     parts : tuple of str
         Parts of the table that the proof can do without: it is tried without them first.
+    inductive : bool
+        It follows from itself one cycle earlier: for :func:`sim.prover.induct`, not for
+        :func:`sim.prover.prove`.
     """
 
     output: str
     always: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    inductive: bool = False
 
 
 ARBITER = "arbiter"
@@ -48,8 +51,35 @@ LEMMAS = (
 )
 """What the guarantees stand on, under any policy (the first two) or under most (the last)."""
 
+ENGINE = (
+    Step("misread"),
+    Step("unaccounted", tuple(RULES), ("misread",), inductive=True),
+    Step("disagree", tuple(RULES), ("misread", "unaccounted"), inductive=True),
+    Step("disturbed", tuple(RULES), ("misread", "unaccounted"), inductive=True),
+)
+"""Of :class:`tb.formal.engine.EngineHarness`: the two tables agree, and what a change takes away
+stays until it is let through, whatever is granted and when.
+
+All of it is true of the engine in a table: it is the same, and so are its sources.
+"""
+
+OF_BOTH = ("disagree", "disturbed")
+"""Outputs of both harnesses that :data:`ENGINE` proves and :data:`READERS` stand on."""
+
+READERS = (
+    Step("misread", parts=(ARBITER,)),
+    Step("misled", never=("misread", "unsound", "disagree", "disturbed"), inductive=True),
+    Step("exposed", never=("unsound",)),
+)
+"""On the way to ``untorn``, after :data:`LEMMAS` and :data:`ENGINE`.
+
+A policy comes in once, with ``exposed``: no lookup is answered from an entry whose change has been
+granted its completion. All else holds for every policy. Of the hosts' commands, the :data:`RULES`
+are assumed: ``disagree`` and ``disturbed`` hold only under them.
+"""
+
 GUARANTEES = {
-    Guarantee.UNTORN: Step("untorn", tuple(RULES), ("unsound", "outlived")),
+    Guarantee.UNTORN: Step("untorn", never=("unsound", "misread", "misled", "exposed")),
     Guarantee.FRESH_ADMIT: Step("fresh_admit", never=("unsound",)),
     Guarantee.FRESH_ANSWER: Step("fresh_answer", never=("unsound", "outlived")),
     Guarantee.FRESH_DMA: Step("fresh_dma", never=("unsound", "outlived", "stray")),
