@@ -34,6 +34,9 @@ REDUCED: tuple[dict[str, int], ...] = (
 LAWFUL = tuple(RULES)
 """What every counterexample keeps to."""
 
+PATIENCE = 20
+"""Seconds that the search for a violation of something declared may take in one table."""
+
 DEPTH = 70
 """Cycles after which the search for a violation is given up."""
 
@@ -190,7 +193,7 @@ def solve(config: TableConfig, limit: int = 120, part: str = "") -> Iterator[Cel
             if result.verdict is not Verdict.PROVED:
                 # The engine that proves rarely finds a violation, and then not the shortest.
                 tried = result.seconds
-                result, sizes = search(config, guarantee, limit)
+                result, sizes = search(config, guarantee, min(limit, PATIENCE))
                 result = dataclasses.replace(result, seconds=tried + result.seconds)
         else:
             result, sizes = search(config, guarantee, limit)

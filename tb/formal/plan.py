@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rtl.arbiter import policy
 from rtl.config import ReadStructure, TableConfig
 from rtl.monitor import Guarantee
 
@@ -89,6 +90,11 @@ GUARANTEES = {
     Guarantee.ISOLATED_INVALIDATION: Step("isolated_invalidation", parts=(PIPELINES, TABLES)),
     Guarantee.LOSSLESS: Step("lossless"),
 }
+
+
+def is_open(config: TableConfig, guarantee: Guarantee) -> bool:
+    """Declared, believed, and not proved yet: what policies with replays do to a walk."""
+    return guarantee is Guarantee.UNTORN and policy(config.arbiter).replays
 
 
 def modules(config: TableConfig, parts: Sequence[str]) -> tuple[str, ...]:
