@@ -13,6 +13,7 @@ from rtl.layouts import (
     command_signature,
     completion_signature,
     entry_layout,
+    is_unpaged,
     lookup_signature,
     tag_signature,
     translation_layout,
@@ -62,6 +63,9 @@ class SharedTable(Component):
     kill : Out(config.tags).array(config.ports)
         While the bit of a tag is high, the DMA engine issues nothing more under it, and returns it
         when all that it issued has ended. Always low in scope ``lookup``.
+    unpaged : Out(config.pipelines)
+        An entry that can be used was read, and its pages have a size that the table doesn't know:
+        then nobody knows how many beats a lookup has.
     ready : Out(1)
     terms : In(TermsSignature)
     violation : Out(violations_signature)
@@ -89,6 +93,7 @@ class SharedTable(Component):
             "kill": Out(config.tags).array(config.ports),
             "occupied": Out(config.slots),
             "ready": Out(1),
+            "unpaged": Out(config.pipelines),
         }
         if config.ghost_version:
             members["terms"] = In(TermsSignature())
@@ -214,6 +219,7 @@ class SharedTable(Component):
                 config, policy_class.replays
             )
             connect(m, pipeline.entry, mpt.read[number])
+            m.d.comb += self.unpaged[number].eq(is_unpaged(config, mpt.read[number].data))
             connect(m, pipeline.translation, mtt.read[number])
             served = [number] if pipelines > 1 else list(ports)
             m.submodules[f"turn_{number}"] = turn = RoundRobin(len(served))
