@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rtl.arbiter import policy
 from rtl.config import ReadStructure, TableConfig
+from rtl.monitor import Guarantee
 from sim.prover import Model, Result, Verdict, model, prove
 from tb.formal.harness import LONGEST, beyond
 from tb.formal.matrix import design
@@ -141,4 +142,15 @@ class Bounds:
             return
         self.known = [beyond(phase.length, phase.cycles) for phase in phases if phase.cycles]
         total = sum(phase.cycles or 0 for phase in phases) - 1
-        yield self.least("change", total, *cut(ARBITER, PIPELINES, TABLES))
+        change = self.least("change", total, *cut(ARBITER, PIPELINES, TABLES))
+        yield change
+        if change.cycles is None:
+            return
+        # What the monitor says of it is the same.
+        judged = design(config, patience=PATIENCE, deadline=change.cycles)
+        output = str(Guarantee.BOUNDED_INVALIDATION)
+        never = [beyond("change", change.cycles)]
+        graph = model(judged, cut(ARBITER, PIPELINES, TABLES))
+        result = prove(graph, output, (), never, self.limit)
+        proved = result.verdict is Verdict.PROVED
+        yield Bound(output, change.cycles if proved else None, None, result.seconds)
