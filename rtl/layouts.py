@@ -3,6 +3,8 @@
 Layouts list their fields from the least significant bit up.
 """
 
+from typing import Any
+
 from amaranth.hdl import Value
 from amaranth.lib import data, enum, stream
 
@@ -267,3 +269,12 @@ def command_signature(config: TableConfig) -> stream.Signature:
 def completion_signature(config: TableConfig) -> stream.Signature:
     """Stream of completions to one source."""
     return stream.Signature(completion_layout(config))
+
+
+def is_unpaged(config: TableConfig, entry: Any) -> Value:
+    """An entry that can be used has bytes, and pages of a size that there is not."""
+    return (
+        (entry.state == EntryState.VALID)
+        & (entry.base != entry.limit)
+        & (entry.page_shift < config.page_shift_min)
+    )

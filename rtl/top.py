@@ -13,6 +13,7 @@ from rtl.layouts import (
     command_signature,
     completion_signature,
     entry_layout,
+    is_unpaged,
     lookup_signature,
     tag_signature,
     translation_layout,
@@ -76,7 +77,10 @@ class SharedTable(Component):
     stage : Out(WatchedStageSignature).array(pipelines, 3)
     reads : Out(WatchedReadsSignature).array(pipelines)
     record : Out(WatchedRecordSignature).array(config.slots)
-        These three only if ``watched``, which takes a ``config.ghost_version``.
+    unpaged : Out(config.pipelines)
+        An entry that can be used was read, and its pages have a size that the table doesn't know:
+        then nobody knows how many beats a lookup has.
+        These four only if ``watched``, which takes a ``config.ghost_version``.
     """
 
     def __init__(self, config: TableConfig, watched: bool = False):
@@ -111,6 +115,7 @@ class SharedTable(Component):
             members["stage"] = Out(WatchedStageSignature(config)).array(config.pipelines, 3)
             members["reads"] = Out(WatchedReadsSignature(config)).array(config.pipelines)
             members["record"] = Out(WatchedRecordSignature(config)).array(config.slots)
+            members["unpaged"] = Out(config.pipelines)
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -231,6 +236,8 @@ class SharedTable(Component):
                 config, policy_class.replays
             )
             connect(m, pipeline.entry, mpt.read[number])
+            if self._watched:
+                m.d.comb += self.unpaged[number].eq(is_unpaged(config, mpt.read[number].data))
             connect(m, pipeline.translation, mtt.read[number])
             served = [number] if pipelines > 1 else list(ports)
             m.submodules[f"turn_{number}"] = turn = RoundRobin(len(served))

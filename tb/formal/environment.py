@@ -66,6 +66,9 @@ class Requester(Component):
     Parameters
     ----------
     config : TableConfig
+    patience : int, optional
+        Cycles after which it takes a beat, and after the last beat of a lookup its tag is returned,
+        at the latest; at least 1. Without it, anything may take forever.
 
     Members
     -------
@@ -76,8 +79,9 @@ class Requester(Component):
         Something has been asked, and no beat is offered.
     """
 
-    def __init__(self, config: TableConfig):
+    def __init__(self, config: TableConfig, patience: int | None = None):
         self._config = config
+        self._patience = patience
         super().__init__(
             {
                 "choice": In(PortChoiceSignature(config)),
@@ -115,16 +119,27 @@ class Requester(Component):
         beat = self.beat.payload
         accepted = self.beat.valid & self.beat.ready
         refused = (beat.status == LookupStatus.RETRY) | (beat.status == LookupStatus.TAG_IN_USE)
+        ended = Signal.like(choice.ended)
+        due = Signal(config.tags)
         m.d.comb += [
-            self.beat.ready.eq(choice.accepts),
+            ended.eq(choice.ended),
+            self.beat.ready.eq(choice.accepts | is_due(m, self.beat, self._patience)),
             self.dma.valid.eq(choice.issues & bit(working & ~(self.kill & killed), choice.issued)),
             self.dma.tag.eq(choice.issued),
-            self.retire.valid.eq(choice.ends & bit(working & answered, choice.ended)),
-            self.retire.payload.eq(choice.ended),
+            self.retire.valid.eq((choice.ends | due.any()) & bit(working & answered, ended)),
+            self.retire.payload.eq(ended),
             self.silent.eq((self.lookup.valid | asked.any()) & ~self.beat.valid),
         ]
+        if self._patience is not None and config.scope is RetireScope.DMA:
+            # Of two tags, the last beats came in different cycles, so only one is due.
+            for tag in range(config.tags):
+                waits = working[tag] & answered[tag]
+                waited = lasts(m, waits, self._patience)
+                m.d.comb += due[tag].eq(waits & Cat(1, waited)[self._patience - 1])
+                with m.If(due[tag]):
+                    m.d.comb += ended.eq(tag)
         with m.If(self.retire.valid):
-            m.d.sync += bit(working, choice.ended).eq(0)
+            m.d.sync += bit(working, ended).eq(0)
         with m.If(accepted & beat.last):
             m.d.sync += bit(asked, beat.tag).eq(0)
         with m.If(accepted & (beat.status == LookupStatus.OK)):
@@ -143,6 +158,8 @@ class Source(Component):
     Parameters
     ----------
     config : TableConfig
+    patience : int, optional
+        Cycles after which it takes a completion at the latest.
 
     Members
     -------
@@ -155,8 +172,9 @@ class Source(Component):
         The command completes in this cycle, and succeeds.
     """
 
-    def __init__(self, config: TableConfig):
+    def __init__(self, config: TableConfig, patience: int | None = None):
         self._config = config
+        self._patience = patience
         super().__init__(
             {
                 "choice": In(SourceChoiceSignature(config)),
@@ -174,7 +192,7 @@ class Source(Component):
         offer(m, command, self.choice.orders, self.choice.command)
         heard = completion.valid & completion.ready
         m.d.comb += [
-            completion.ready.eq(self.choice.hears),
+            completion.ready.eq(self.choice.hears | is_due(m, completion, self._patience)),
             self.succeeds.eq(heard & (completion.payload.status == CommandStatus.OK)),
         ]
         with m.If(command.valid & command.ready):
@@ -312,6 +330,24 @@ def offer(m: Module, stream: Any, wants: ValueLike, payload: data.View) -> None:
         Value.cast(stream.payload).eq(Mux(holding, Value.cast(held), Value.cast(payload))),
     ]
     m.d.sync += [holding.eq(stream.valid & ~stream.ready), held.eq(stream.payload)]
+
+
+def is_due(m: Module, stream: Any, patience: int | None) -> Value:
+    """What a stream offers has been refused for as many cycles as are permitted."""
+    if patience is None:
+        return Value.cast(0)
+    return lasts(m, stream.valid & ~stream.ready, patience)[patience - 1]
+
+
+def lasts(m: Module, condition: ValueLike, cycles: int) -> Signal:
+    """How long a condition has held without a break: bit ``n`` is high if it was high in each of
+    the last ``n + 1`` cycles, up to the one before this.
+
+    One bit for each number: a proof compares two of these without any arithmetic.
+    """
+    held = Signal(cycles)
+    m.d.sync += held.eq(Mux(condition, Cat(1, held), 0))
+    return held
 
 
 def clocked(m: Module, clk: Value) -> None:

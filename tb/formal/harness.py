@@ -1,10 +1,11 @@
 """The shipped table among symbolic requesters, DMA engines and command sources."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.component import Component
 from rtl.config import TableConfig
+from rtl.layouts import is_unpaged
 from rtl.monitor import Guarantee
 from rtl.top import SharedTable
 from tb.formal.environment import (
@@ -14,6 +15,7 @@ from tb.formal.environment import (
     Source,
     SourceChoiceSignature,
     clocked,
+    lasts,
 )
 from tb.formal.readers import Readers
 from tb.formal.shadow import Shadow
@@ -40,6 +42,44 @@ SMALL = {
 """Real control logic, narrow data: pages of two bytes, lookups of at most two pages."""
 
 
+LONGEST = {
+    "life": 40,
+    "asks": 64,
+    "waits": 64,
+    "ends": 32,
+    "change": 96,
+    "command": 96,
+    "quiet": 64,
+}
+"""Things that take a number of cycles, and the most that can be asked about.
+
+``life``: a lookup has its slot. ``asks``, ``waits`` and ``ends``: of a change, from R to A, from
+there until the arbiter grants the completion, and from there to C. ``change``: all of that, without
+R itself. ``command``: from when a command is taken to its completion. ``quiet``: a port wants
+something, and is offered nothing.
+"""
+
+OF_A_PORT = ("life", "quiet")
+"""Those of them that are asked about each port alone."""
+
+
+def beyond(length: str, cycles: int, port: int | None = None) -> str:
+    """The output of the harness that is high when something takes more cycles than these."""
+    return f"{length}_{'' if port is None else f'{port}_'}beyond_{cycles}"
+
+
+def lengths(config: TableConfig) -> list[tuple[str, int | None]]:
+    """All of :data:`LONGEST`, and of which port."""
+    found: list[tuple[str, int | None]] = []
+    for length in LONGEST:
+        found += (
+            [(length, port) for port in range(config.ports)]
+            if length in OF_A_PORT
+            else [(length, None)]
+        )
+    return found
+
+
 class Harness(Component):
     """The table with reset at start, and one output for each thing to prove.
 
@@ -50,8 +90,9 @@ class Harness(Component):
     config : TableConfig
     deadline : int
         Cycles within which C has to follow R; ``bounded_invalidation`` is judged by it.
-    patience : int
-        Cycles that consumers and DMA may take then.
+    patience : int, optional
+        Cycles that consumers and DMA take at most. Without it they may take forever, and
+        ``bounded_invalidation`` is judged with a patience of 1.
 
     Members
     -------
@@ -67,6 +108,12 @@ class Harness(Component):
     misread, misled, exposed : Out(1)
         See :class:`tb.formal.readers.Readers`.
     unsound : Out(1)
+    slow : Out(1)
+        Somebody takes longer than ``patience``, as the table sees it.
+    unpaged, unpaged_write : Out(1)
+        An entry that can be used is read, or written, with pages of a size that there is not.
+    beyond : Out(1), one for each of :data:`LONGEST` and each number of cycles
+        Only with ``patience``.
     violated : Out(1), one for each :class:`Guarantee`
 
     Attributes
@@ -74,14 +121,13 @@ class Harness(Component):
     table : SharedTable
     """
 
-    def __init__(
-        self, config: TableConfig, deadline: int = 0, patience: int = 1, lifetime: int = 15
-    ):
+    def __init__(self, config: TableConfig, deadline: int = 0, patience: int | None = None):
         self.config = config
         self.deadline = deadline
         self.patience = patience
-        self.lifetime = lifetime
         self.table = SharedTable(config, watched=True)
+        # Counting costs registers, and only who is patient is asked how long anything takes.
+        self._lengths = [] if patience is None else lengths(config)
         super().__init__(
             {
                 "clk": In(1),
@@ -98,10 +144,16 @@ class Harness(Component):
                 "unsound": Out(1),
                 "outlived": Out(1),
                 "stray": Out(1),
-                "patient": Out(1),
-                "overstayed": Out(1),
+                "slow": Out(1),
+                "unpaged": Out(1),
+                "unpaged_write": Out(1),
                 **{str(guarantee): Out(1) for guarantee in Guarantee},
                 "deadline_is_tight": Out(1),
+                **{
+                    beyond(length, n + 1, port): Out(1)
+                    for length, port in self._lengths
+                    for n in range(LONGEST[length])
+                },
             }
         )
 
@@ -111,20 +163,36 @@ class Harness(Component):
         clocked(m, self.clk)
         m.submodules.table = table = self.table
         m.submodules.allocation = allocation = Allocation(config)
+        lasting: dict[tuple[str, int | None], list[Value]] = {key: [] for key in lengths(config)}
         for number in range(config.ports):
-            m.submodules[f"requester_{number}"] = requester = Requester(config)
+            m.submodules[f"requester_{number}"] = requester = Requester(config, self.patience)
             connect(m, requester.choice, flipped(self.port[number]))
             connect(m, requester.lookup, table.lookup[number])
             connect(m, table.beat[number], requester.beat)
             connect(m, requester.dma, table.dma[number])
             connect(m, requester.retire, table.retire[number])
             m.d.comb += requester.kill.eq(table.kill[number])
+            lasting["quiet", number].append(requester.silent & table.ready)
+            own = table.occupied[number * config.tags : (number + 1) * config.tags]
+            lasting["life", number] += [*own]
         for number in range(config.sources):
-            m.submodules[f"source_{number}"] = source = Source(config)
+            m.submodules[f"source_{number}"] = source = Source(config, self.patience)
             connect(m, source.choice, flipped(self.source[number]))
             connect(m, source.command, table.command[number])
             connect(m, table.completion[number], source.completion)
             connect(m, table.change[number], allocation.change[number])
+            change = table.change[number]
+            applied = Signal(name=f"applied_{number}")
+            granted = Signal(name=f"granted_{number}")
+            m.d.sync += [
+                applied.eq((applied | change.applied) & ~change.completed),
+                granted.eq((granted | applied & ~change.held) & ~change.completed),
+            ]
+            lasting["change", None].append(change.in_progress & ~change.requested)
+            lasting["asks", None].append(change.in_progress & ~applied)
+            lasting["waits", None].append(applied & ~granted)
+            lasting["ends", None].append(granted)
+            lasting["command", None].append(source.busy)
             m.d.comb += [
                 allocation.busy[number].eq(source.busy),
                 allocation.ordered[number].eq(source.ordered),
@@ -161,15 +229,17 @@ class Harness(Component):
             self.exposed.eq(readers.exposed),
         ]
 
-        overstayed = []
-        for number in range(config.slots):
-            age = Signal(range(self.lifetime + 2), name=f"age_{number}")
-            with m.If(~table.occupied[number]):
-                m.d.sync += age.eq(0)
-            with m.Elif(age <= self.lifetime):
-                m.d.sync += age.eq(age + 1)
-            overstayed.append(age > self.lifetime)
-        m.d.comb += self.overstayed.eq(Cat(overstayed).any())
+        written = table.entry_write
+        m.d.comb += [
+            self.unpaged.eq(table.unpaged.any()),
+            self.unpaged_write.eq(written.enable & is_unpaged(config, written.data)),
+        ]
+        for length, port in self._lengths:
+            conditions = lasting[length, port]
+            past = [lasts(m, now, LONGEST[length]) for now in conditions]
+            for n in range(LONGEST[length]):
+                late = Cat(now & held[n] for now, held in zip(conditions, past, strict=True))
+                m.d.comb += getattr(self, beyond(length, n + 1, port)).eq(late.any())
 
         started = Signal()
         tight = Signal()
@@ -184,8 +254,8 @@ class Harness(Component):
             self.unsound.eq(table.unsound),
             self.outlived.eq(table.outlived),
             self.stray.eq(table.stray),
-            self.patient.eq(~table.slow),
-            table.terms.patience.eq(self.patience),
+            self.slow.eq(table.slow),
+            table.terms.patience.eq(self.patience or 1),
             table.terms.deadline.eq(Mux(tight, max(0, self.deadline - 1), self.deadline)),
         ]
         for guarantee in Guarantee:
