@@ -41,13 +41,17 @@ DEPTH = 70
 """Cycles after which the search for a violation is given up."""
 
 
+CHOICES = ("span", "on_pending", "on_wrap")
+"""What policies listen to, but for numbers."""
+
+
 def configurations(quick: bool = False) -> list[TableConfig]:
     """Every policy with every choice that matters to it, in each scope and shape.
 
     Parameters
     ----------
     quick : bool
-        Only scope ``dma``, and only the first shape.
+        Only the defaults of each policy, in scope ``dma`` and the first shape.
     """
     found = []
     scopes = [RetireScope.DMA] if quick else list(RetireScope)
@@ -61,6 +65,11 @@ def configurations(quick: bool = False) -> list[TableConfig]:
         ):
             continue
         found.append(TableConfig(**{**SMALL, **chosen, "scope": scope, **shape}))
+    if quick:
+        # The last of a policy wins, so it is to be the one with the defaults.
+        defaults = TableConfig()
+        found.sort(key=lambda c: sum(getattr(c, n) == getattr(defaults, n) for n in CHOICES))
+        found = list({config.arbiter: config for config in found}.values())
     return list(dict.fromkeys(found))
 
 
