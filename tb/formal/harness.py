@@ -1,5 +1,7 @@
 """The shipped table among symbolic requesters, DMA engines and command sources."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -20,7 +22,7 @@ from tb.formal.environment import (
 from tb.formal.readers import Readers
 from tb.formal.shadow import Shadow
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "ports": 3,
     "entries": 4,
     "translations": 4,
