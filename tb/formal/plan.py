@@ -93,8 +93,9 @@ GUARANTEES = {
 
 
 def is_open(config: TableConfig, guarantee: Guarantee) -> bool:
-    """Declared, believed, and not proved yet: what policies with replays do to a walk."""
-    return guarantee is Guarantee.UNTORN and policy(config.arbiter).replays
+    """Declared, believed, and not proved yet: what a policy that replays does to its answers."""
+    unproved = {Guarantee.UNTORN, Guarantee.FRESH_ANSWER, Guarantee.FRESH_DMA}
+    return guarantee in unproved and policy(config.arbiter).replays
 
 
 def modules(config: TableConfig, parts: Sequence[str]) -> tuple[str, ...]:
