@@ -37,7 +37,7 @@ def test_the_record_is_what_the_policies_declare():
     """The matrix in the documents has no cell that is not as declared."""
     matrix = json.loads(RECORD.read_text())["configurations"]
     known = {name_of(config): config for config in configurations()}
-    assert {name_of(config) for config in QUICK} <= set(matrix) <= set(known)
+    assert set(matrix) <= set(known)
     for name, row in matrix.items():
         config = known[name]
         declared = policy(config.arbiter).guarantees(config)
