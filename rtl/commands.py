@@ -17,10 +17,12 @@ from rtl.layouts import (
     entry_layout,
     translation_layout,
 )
-from rtl.monitor import WatchedChangeSignature
 from rtl.recency.seam import UseSignature
 from rtl.round_robin import RoundRobin
 from rtl.tables import ReadSignature, WriteSignature
+from rtl.watched import (
+    WatchedChangeSignature,
+)
 from rtl.worker import (
     WatchedWorkerSignature,
     Worker,

@@ -19,19 +19,18 @@ from rtl.layouts import (
     translation_layout,
 )
 from rtl.lookup import LookupPipeline, stages
-from rtl.monitor import (
-    Monitor,
+from rtl.monitor import Monitor, violations_signature
+from rtl.recency.seam import VictimSignature
+from rtl.round_robin import RoundRobin
+from rtl.slots import Slots, TagSignature
+from rtl.tables import CopiedMemory, WriteSignature
+from rtl.watched import (
     TermsSignature,
     WatchedChangeSignature,
     WatchedReadsSignature,
     WatchedRecordSignature,
     WatchedStageSignature,
-    violations_signature,
 )
-from rtl.recency.seam import VictimSignature
-from rtl.round_robin import RoundRobin
-from rtl.slots import Slots, TagSignature
-from rtl.tables import CopiedMemory, WriteSignature
 
 
 class SharedTable(Component):

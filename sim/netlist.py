@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,7 +178,7 @@ def rtlil_text(design: Design) -> str:
 _MEMORY_INIT = re.compile(r"^  cell \$meminit_v2 .*?^  end\n", re.MULTILINE | re.DOTALL)
 
 
-YOSYS = """
+_YOSYS = """
 import sys
 from pyosys import libyosys
 design = libyosys.Design()
@@ -210,18 +210,37 @@ def _write_verilog(name: str, text: str) -> str:
             "opt_clean",
             "write_verilog -noattr -sv out.v",
         ]
-        result = subprocess.run(
-            [sys.executable, "-c", YOSYS, *commands],
-            cwd=folder,
-            env=simulators.clean_environment(),
-            capture_output=True,
-            text=True,
-        )
-        out = Path(folder, "out.v")
-        if result.returncode or not out.exists():
-            said = (result.stdout + result.stderr).strip().splitlines()
-            raise NetlistFailed("\n".join([f"Yosys failed on {name}:", *said[-5:]]))
-        return out.read_text()
+        run_yosys(name, commands, Path(folder))
+        return Path(folder, "out.v").read_text()
+
+
+def run_yosys(name: str, commands: Sequence[str], folder: Path) -> None:
+    """Runs commands of Yosys, in a process of its own.
+
+    Parameters
+    ----------
+    name : str
+        Of the design, for the message.
+    commands : sequence of str
+        The last one writes files.
+    folder : Path
+        Where files without a folder are.
+
+    Raises
+    ------
+    NetlistFailed
+        If Yosys refuses something.
+    """
+    result = subprocess.run(
+        [sys.executable, "-c", _YOSYS, *commands],
+        cwd=folder,
+        env=simulators.clean_environment(),
+        capture_output=True,
+        text=True,
+    )
+    if result.returncode:
+        said = (result.stdout + result.stderr).strip().splitlines()
+        raise NetlistFailed("\n".join([f"Yosys failed on {name}:", *said[-5:]]))
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

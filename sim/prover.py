@@ -11,7 +11,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,7 @@ from pathlib import Path
 import pyosys
 from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
 
-from sim import simulators
-from sim.netlist import CACHE, YOSYS, Design, NetlistFailed, locked, netlist_key, replace
+from sim.netlist import CACHE, Design, locked, netlist_key, replace, run_yosys
 
 ABC = Path(pyosys.__file__).parent / "yosys-abc"
 
@@ -78,11 +76,14 @@ class Model:
     inputs : tuple
         Name and bit of each input of the graph; those without a name are of modules that were
         taken out.
+    low : frozenset of str
+        Outputs that Yosys found to be always low. They have no name in ``outputs``.
     """
 
     path: Path
     outputs: tuple[str, ...]
     inputs: tuple[tuple[str, int] | None, ...]
+    low: frozenset[str]
 
 
 def model(design: Design, free: Sequence[str] = (), cache: Path = CACHE) -> Model:
@@ -138,16 +139,13 @@ def _write_aiger(design: Design, free: Sequence[str], path: Path) -> None:
             "setundef -init -zero",
             "write_aiger -zinit -map out.map out.aig",
         ]
-        result = subprocess.run(
-            [sys.executable, "-c", YOSYS, *commands],
-            cwd=folder,
-            env=simulators.clean_environment(),
-            capture_output=True,
-            text=True,
-        )
-        if result.returncode or not Path(folder, "out.aig").exists():
-            said = (result.stdout + result.stderr).strip().splitlines()
-            raise NetlistFailed("\n".join([f"Yosys failed on {design.name}:", *said[-5:]]))
+        run_yosys(design.name, commands, Path(folder))
+        # Of an output that is constant, the graph has the value and not the name.
+        names = Path(folder, "out.map").read_text()
+        known = {line.split()[3] for line in names.splitlines() if line.startswith("output")}
+        constant = [name for name in _output_ports(text) if name not in known]
+        names += "".join(f"constant 0 0 {name}\n" for name in constant)
+        Path(folder, "out.map").write_text(names)
         # The graph comes last: where it is, the names are, too.
         for made, final in (("out.map", path.with_suffix(".map")), ("out.aig", path)):
             partial = final.with_name(f"{final.name}.{os.getpid()}")
@@ -155,21 +153,31 @@ def _write_aiger(design: Design, free: Sequence[str], path: Path) -> None:
             partial.rename(final)
 
 
+def _output_ports(rtlil_text: str) -> list[str]:
+    """The outputs of the top module of a design, all of one bit."""
+    top = rtlil_text[rtlil_text.index("attribute \\top 1") :]
+    module = top[: top.index("\nend\n")]
+    return re.findall(r"^  wire width \d+ output \d+  ?\\(\S+)$", module, re.MULTILINE)
+
+
 def _named(path: Path, names: str) -> Model:
     with path.open("rb") as file:
         header = file.readline().split()
     inputs: list[tuple[str, int] | None] = [None] * int(header[2])
     outputs = [""] * int(header[4])
+    constant = set()
     for line in names.splitlines():
         kind, place, bit, name = (line.split() + [""] * 4)[:4]
         if kind == "input":
             inputs[int(place)] = (name, int(bit))
         elif kind == "output":
             outputs[int(place)] = name
+        elif kind == "constant":
+            constant.add(name)
     literals = _literals(path, len(outputs))
     if any(literal != 0 for literal, name in zip(literals, outputs, strict=True) if not name):
         raise ProverFailed(f"An output of {path.stem} is always high.")
-    return Model(path, tuple(outputs), tuple(inputs))
+    return Model(path, tuple(outputs), tuple(inputs), frozenset(constant))
 
 
 def _literals(path: Path, outputs: int) -> list[int]:
@@ -192,10 +200,10 @@ def select(source: Model, bad: Sequence[str], always: Sequence[str], never: Sequ
     latches, outputs = int(words[3]), int(words[4])
     lines = rest.split(b"\n", latches + outputs)
     literals = dict(zip(source.outputs, map(int, lines[latches : latches + outputs]), strict=True))
-    # An output without a name was found to be always low.
+    literals |= dict.fromkeys(source.low, 0)
     chosen = [literals[name] for name in bad]
     constraints = [literals[name] for name in always]
-    constraints += [literals.get(name, 0) ^ 1 for name in never]
+    constraints += [literals[name] ^ 1 for name in never]
     words[4] = b"%d" % len(chosen)
     if constraints:
         words += [b"0", b"%d" % len(constraints)]
@@ -221,7 +229,7 @@ def prove(
     limit : int
         Seconds after which nothing is decided.
     """
-    if bad not in source.outputs:
+    if bad in source.low:
         return Result(Verdict.PROVED, 0.0)
     pdr = f"pdr -s -f -T {limit}"
     result = _run(source, bad, always, never, f"scorr; dc2; {pdr}", limit)
@@ -244,7 +252,7 @@ def induct(
     For what has been made to follow from itself one cycle earlier, where :func:`prove` would look
     for a reason of its own. Parameters as in :func:`prove`.
     """
-    if bad not in source.outputs:
+    if bad in source.low:
         return Result(Verdict.PROVED, 0.0)
     base = _run(source, bad, always, never, f"bmc3 -F {_AFTER} -T {limit}", limit)
     if base.verdict is Verdict.REFUTED or base.searched < _AFTER:

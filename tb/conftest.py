@@ -7,6 +7,7 @@ from sim import run, simulators
 from sim.parameters import UsageError, parse_table
 from sim.simulators import Simulator
 from tb import variants
+from tb.needs import NO_ICARUS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,5 +52,5 @@ def simulator(request: pytest.FixtureRequest) -> Simulator:
     """
     chosen: Simulator = request.param
     if chosen not in simulators.available():
-        pytest.skip("Icarus Verilog is not installed (Debian package iverilog)")
+        pytest.skip(NO_ICARUS)
     return chosen

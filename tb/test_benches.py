@@ -9,7 +9,8 @@ import pytest
 from rtl.config import OnPending, ReadStructure, RetireScope, StepOrder, TableConfig
 from sim.run import run
 from sim.simulators import Simulator
-from tb.variants import name_of, needs_icarus, variants
+from tb.needs import needs_icarus
+from tb.variants import name_of, variants
 
 ALL = ["tb.bench_readers", "tb.bench_races", "tb.bench_random", "tb.bench_timing"]
 

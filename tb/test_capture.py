@@ -17,10 +17,9 @@ from scapy.utils import PcapNgWriter, RawPcapReader, wrpcap
 
 from tb.agents.capture import Capture, CaptureError, Send, read_capture
 from tb.data import make_roce_small
+from tb.needs import REAL_CAPTURE, needs_real_capture
 
 SMALL = Path(__file__).parent / "data" / "roce_small.pcap"
-REAL = Path(__file__).parents[2] / "shared" / "data" / "roce_send.pcap"
-needs_real = pytest.mark.skipif(not REAL.exists(), reason="the real capture is not here")
 
 ETHER = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
 NETWORK = ETHER / IP(src="192.0.2.1", dst="192.0.2.2") / UDP(sport=0xC000, dport=4791)
@@ -95,7 +94,7 @@ def test_small_capture_is_what_its_script_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [SMALL, pytest.param(REAL, marks=needs_real)], ids=lambda p: p.stem
+    "path", [SMALL, pytest.param(REAL_CAPTURE, marks=needs_real_capture)], ids=lambda p: p.stem
 )
 def test_every_icrc_by_a_second_computation(path: Path) -> None:
     with RawPcapReader(str(path)) as reader:
@@ -104,9 +103,9 @@ def test_every_icrc_by_a_second_computation(path: Path) -> None:
             assert computed == found
 
 
-@needs_real
+@needs_real_capture
 def test_real_capture() -> None:
-    capture = read_capture(REAL)
+    capture = read_capture(REAL_CAPTURE)
     assert (capture.packets, capture.acknowledgements) == (105, 37)
     assert Counter(send.opcode_name for send in capture.sends) == {
         "RC_SEND_FIRST": 33,

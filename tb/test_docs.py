@@ -28,14 +28,13 @@ from rtl.layouts import (
     completion_layout,
     lookup_layout,
 )
-from rtl.monitor import (
-    Guarantee,
-    TermsSignature,
-    ViolationSignature,
-    WatchedChangeSignature,
-)
+from rtl.monitor import Guarantee, ViolationSignature
 from rtl.recency.seam import VictimSignature
 from rtl.slots import TagSignature
+from rtl.watched import (
+    TermsSignature,
+    WatchedChangeSignature,
+)
 from sim import job, simulators
 from sim.netlist import ROOT
 from sim.parameters import COMMANDS, RUN_PARAMETERS, TABLE_PARAMETERS, parse

@@ -22,7 +22,8 @@ from sim.netlist import Design, table_design
 from sim.run import CONFIG_VARIABLE, RunFailed, config_to_json, run
 from sim.simulators import Simulator
 from tb.mutation import mutate
-from tb.variants import SIZE, needs_icarus
+from tb.needs import needs_icarus
+from tb.variants import SIZE
 
 
 @dataclass(frozen=True)

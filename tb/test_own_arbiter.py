@@ -19,7 +19,8 @@ from rtl.config import ConfigError, TableConfig
 from sim import cli, job
 from sim.cli import main
 from sim.netlist import ROOT, rtlil_text, table_design
-from tb.variants import SIZE, needs_icarus
+from tb.needs import needs_icarus
+from tb.variants import SIZE
 
 HEAD = """# amaranth: UnusedElaboratable=no
 from amaranth.hdl import Cat, ClockDomain, Module, Signal

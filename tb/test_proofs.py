@@ -57,3 +57,12 @@ def test_touches_of_one_entry_merge():
     config = TableConfig(**SMALL)
     design = Design("touches", lambda: TouchHarness(config), source_hash([*SOURCES]))
     assert prove(model(design), "differs").verdict is Verdict.PROVED
+
+
+def test_what_the_harness_does_not_have_is_not_proved():
+    """A name that is spelt wrong is an error, and no proof."""
+    graph = model(
+        Design("touches", lambda: TouchHarness(TableConfig(**SMALL)), source_hash(SOURCES))
+    )
+    with pytest.raises(KeyError, match="difers"):
+        prove(graph, "difers")

@@ -6,7 +6,6 @@ Every recorded case is played on Icarus, and one of each policy on Verilator.
 import dataclasses
 import json
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from tb.formal.recorder import (
     wide_port,
 )
 from tb.model.table import LookupStatus, Opcode, Rights
-from tb.variants import needs_icarus
+from tb.needs import needs_gtkwave_tool, needs_icarus
 
 DMA = "apply_now-fresh_dma"
 
@@ -465,8 +464,7 @@ def test_it_is_shown(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, marks: list[str], period: int
 ):
     """The marker is in the cycle of the violation, and its guarantee comes first."""
-    if shutil.which("fst2vcd") is None:
-        pytest.skip("fst2vcd is not installed (Debian package gtkwave)")
+    needs_gtkwave_tool("fst2vcd")
     opened: list[Path] = []
     monkeypatch.setattr(cli, "open_in_gtkwave", lambda save: opened.append(save) or 0)
     assert main(["waves", f"CASE={name}", "SIM=icarus"]) == 0

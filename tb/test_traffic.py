@@ -31,13 +31,12 @@ from tb.agents.capture import Capture, Send
 from tb.agents.generators import GENERATORS
 from tb.agents.scenes import PAGE
 from tb.bench_traffic import captured_flows
+from tb.needs import REAL_CAPTURE, needs_icarus, needs_real_capture
 from tb.test_benches import SPANNING
-from tb.variants import SIZE, name_of, name_of_policy, needs_icarus, policies, variants
+from tb.variants import SIZE, name_of, name_of_policy, policies, variants
 
 FASTEST = simulators.available()[-1]
 SMALL = Path(__file__).parent / "data" / "roce_small.pcap"
-REAL = Path(__file__).parents[2] / "shared" / "data" / "roce_send.pcap"
-needs_real = pytest.mark.skipif(not REAL.exists(), reason="the real capture is not here")
 
 DEFAULTS: dict[str, Any] = {
     **{name.upper(): value for name, value in SIZE.items()},
@@ -466,10 +465,10 @@ class TestCapture:
         assert result["parameters"]["packets"] == 24
         assert result["parameters"]["qps"] == 2
 
-    @needs_real
+    @needs_real_capture
     def test_real(self, play: Play):
         """Of 68 packets, end to end, those that cross a page's end take two beats."""
-        result = play(**CAPTURED, CAPTURE=REAL).result
+        result = play(**CAPTURED, CAPTURE=REAL_CAPTURE).result
         assert result["parameters"]["packets"] == 105
         assert result["statuses"] == {"OK": 68}
         # 67178 bytes in 65 packets of 1024 bytes, and three that put these out of step.

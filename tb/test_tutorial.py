@@ -16,8 +16,9 @@ import pytest
 from rtl.arbiter import own
 from rtl.config import ConfigError, TableConfig
 from sim.netlist import ROOT
+from tb.needs import needs_icarus
 from tb.test_docs import quoted, rows, sections
-from tb.variants import SIZE, needs_icarus
+from tb.variants import SIZE
 
 PAGE = ROOT / "docs" / "your-own-arbiter.md"
 EXAMPLES = ROOT / "docs" / "examples"

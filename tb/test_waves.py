@@ -12,11 +12,12 @@ import pytest
 
 from rtl.config import OnPending, ReadStructure, TableConfig
 from rtl.layouts import LookupStatus
-from sim import simulators, waves
+from sim import waves
 from sim.dump import Race, WavesError, find_race, read_header
 from sim.run import RunFailed, run
 from sim.screenshot import virtual_screen
 from sim.simulators import Simulator
+from tb.needs import needs_gtkwave_tool, needs_icarus
 
 BENCH = "tb.harness.bench_one_race"
 
@@ -36,8 +37,8 @@ class Dumped:
 def dump_of(config: TableConfig, simulator: Simulator, folder: Path) -> Dumped:
     result = run(config, simulator, BENCH, waves=True, run_dir=folder)
     assert result.waves is not None
-    if simulator is Simulator.ICARUS and shutil.which("fst2vcd") is None:
-        pytest.skip("fst2vcd is not installed (Debian package gtkwave)")
+    if simulator is Simulator.ICARUS:
+        needs_gtkwave_tool("fst2vcd")
     return Dumped(result.waves, config)
 
 
@@ -85,6 +86,7 @@ def test_first_violation_is_shown(dumped: Dumped):
     assert f"[timestart] {1000 * race.around_ns[0]}\n" in text
 
 
+@needs_icarus
 @pytest.mark.parametrize(
     ("changes", "policy"),
     [
@@ -103,8 +105,6 @@ def test_first_violation_is_shown(dumped: Dumped):
     ],
 )
 def test_other_configurations(changes: dict[str, Any], policy: list[str], tmp_path: Path):
-    if Simulator.ICARUS not in simulators.available():
-        pytest.skip("Icarus Verilog is not installed (Debian package iverilog)")
     dumped = dump_of(small(**changes), Simulator.ICARUS, tmp_path / "run")
     race = find_race(dumped.path, dumped.config)
     assert race is not None
@@ -185,8 +185,7 @@ def test_fst_without_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_convert(tmp_path: Path):
-    if shutil.which("vcd2fst") is None:
-        pytest.skip("vcd2fst is not installed (Debian package gtkwave)")
+    needs_gtkwave_tool("vcd2fst")
     dump = handmade(tmp_path)
     before = names_in(dump)
     converted = waves.convert(dump)
@@ -242,8 +241,8 @@ def test_failed_run_of_a_table_can_be_looked_at(
         run(small(), simulator, "tb.harness.bench_lost_race", waves=waves_asked, run_dir=folder)
     dump = "dump.vcd" if simulator is Simulator.VERILATOR else "dump.fst"
     assert caught.value.waves == folder / dump
-    if simulator is Simulator.ICARUS and shutil.which("fst2vcd") is None:
-        pytest.skip("fst2vcd is not installed (Debian package gtkwave)")
+    if simulator is Simulator.ICARUS:
+        needs_gtkwave_tool("fst2vcd")
     assert "First violation: fresh_dma" in (folder / waves.SAVE_NAME).read_text()
     (look,) = re.findall(r"^look: (.+)$", str(caught.value), re.MULTILINE)
     assert look == f"cd '{folder}' && gtkwave --dump {dump} --save {waves.SAVE_NAME}"

@@ -6,23 +6,14 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-import pytest
-
 from rtl.arbiter import POLICIES, own, policy
 from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
-from sim import simulators
-from sim.simulators import Simulator
 
 SIZE: dict[str, Any] = {"ports": 3, "entries": 16, "translations": 64, "ways": 2, "tags": 4}
 """Small, so that it is full and busy soon; everything else has its full width."""
 
 NUMBERS: Mapping[str, list[int]] = {"version_bits": [1, 4]}
 """What the tests try of a choice that is a number."""
-
-needs_icarus = pytest.mark.skipif(
-    Simulator.ICARUS not in simulators.available(),
-    reason="Icarus Verilog is not installed (Debian package iverilog)",
-)
 
 _tested = list(POLICIES)
 

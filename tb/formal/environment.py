@@ -25,8 +25,10 @@ from rtl.layouts import (
     lookup_signature,
     tag_signature,
 )
-from rtl.monitor import WatchedChangeSignature
 from rtl.slots import TagSignature
+from rtl.watched import (
+    WatchedChangeSignature,
+)
 
 
 class PortChoiceSignature(wiring.Signature):

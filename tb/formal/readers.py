@@ -10,11 +10,11 @@ from amaranth.lib.wiring import In, Out
 from rtl.component import Component
 from rtl.config import TableConfig
 from rtl.layouts import EntryState, LookupStatus, beat_layout, entry_layout
-from rtl.monitor import (
+from rtl.monitor import any_of
+from rtl.watched import (
     WatchedReadsSignature,
     WatchedRecordSignature,
     WatchedStageSignature,
-    any_of,
 )
 from tb.formal.shadow import choose, places, replaced_layout, row_layout, same, span
 

@@ -11,8 +11,11 @@ from rtl.component import Component
 from rtl.config import TableConfig
 from rtl.layouts import EntryKind, EntryState, entry_layout, stamp_layout, translation_layout
 from rtl.legality import PageCount
-from rtl.monitor import WatchedChangeSignature, any_of
+from rtl.monitor import any_of
 from rtl.tables import WriteSignature
+from rtl.watched import (
+    WatchedChangeSignature,
+)
 
 
 def row_layout(config: TableConfig) -> data.StructLayout:
