@@ -18,8 +18,8 @@ from rtl.layouts import (
     translation_layout,
 )
 from rtl.recency.seam import UseSignature
-from rtl.round_robin import RoundRobin
 from rtl.tables import ReadSignature, WriteSignature
+from rtl.turns import Line, Turns
 from rtl.watched import (
     WatchedChangeSignature,
 )
@@ -37,7 +37,7 @@ class CommandState(enum.Enum, shape=3):
 
     IDLE = 0
     ACCEPTED = 1
-    """Waits for the worker and for commands on the same entries."""
+    """Waits for the worker, and for older commands on the same entries."""
     STARTED = 2
     """The worker checks it and prepares the apply."""
     REQUESTING = 3
@@ -71,7 +71,8 @@ def context_layout(config: TableConfig) -> data.StructLayout:
 class CommandEngine(Component):
     """Runs the commands of all sources; one a source is in progress at a time.
 
-    A command waits until no other in progress names one of its entries; commands that wait are
+    A command waits as long as another one names one of its entries that has been started, or has
+    been waiting for longer. Whatever it doesn't name may overtake it. Commands that don't wait are
     started in turn, and finished in turn, by one :class:`rtl.worker.Worker`. It never waits for
     the arbiter: between R and A, and between A and the grant to complete, a command stands aside,
     and the worker goes on with others. One command a cycle is applied.
@@ -202,7 +203,7 @@ class CommandEngine(Component):
 
     def _apply(self, m: Module, contexts: list[data.View]) -> None:
         """A: the table write. One a cycle, in turn."""
-        m.submodules.apply_turn = turn = RoundRobin(self._config.sources)
+        m.submodules.apply_turn = turn = Turns(self._config.sources)
         m.d.comb += [turn.served.eq(turn.grant.any()), self.entry_write.enable.eq(turn.served)]
         for source, context in enumerate(contexts):
             change, arbitrated = self.change[source], context.plan.arbitrated
@@ -227,11 +228,16 @@ class CommandEngine(Component):
     def _give_work(self, m: Module, contexts: list[data.View], worker: Worker) -> None:
         """The worker finishes what is to finish before it starts what is to start."""
         config = self._config
-        m.submodules.work_turn = turn = RoundRobin(config.sources)
+        m.submodules.work_turn = turn = Turns(config.sources)
+        m.submodules.age = age = Line(config.sources)
         finishing = Signal(config.sources)
         for source, context in enumerate(contexts):
+            command = self.command[source]
+            m.d.comb += age.moves[source].eq(command.valid & command.ready)
             conflict = Cat(
-                self._conflict(context, other) for other in contexts if other is not context
+                self._conflict(context, other, age.ahead[source][number])
+                for number, other in enumerate(contexts)
+                if other is not context
             ).any()
             startable = (context.state == CommandState.ACCEPTED) & ~conflict
             m.d.comb += [
@@ -274,12 +280,14 @@ class CommandEngine(Component):
                 with m.Default():
                     m.d.sync += mine.state.eq(CommandState.COMPLETING)
 
-    def _conflict(self, ours: data.View, theirs: data.View) -> Value:
-        """Another command has been started and names an entry that this one names too."""
-        active = (theirs.state != CommandState.IDLE) & (theirs.state != CommandState.ACCEPTED)
+    def _conflict(self, ours: data.View, theirs: data.View, older: Value) -> Value:
+        """Another command goes first, and names an entry that this one names too."""
+        started = (theirs.state != CommandState.IDLE) & (theirs.state != CommandState.ACCEPTED)
+        # Who waits for two entries would wait forever if others could take one each.
+        waits = (theirs.state == CommandState.ACCEPTED) & older
         mine, other = ours.command, theirs.command
         # A bind names two entries: the window and its region.
         same = mine.key.index == other.key.index
         my_parent = (mine.opcode == Opcode.BIND) & (mine.parent.index == other.key.index)
         their_parent = (other.opcode == Opcode.BIND) & (mine.key.index == other.parent.index)
-        return active & (same | my_parent | their_parent)
+        return (started | waits) & (same | my_parent | their_parent)

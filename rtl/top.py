@@ -21,9 +21,9 @@ from rtl.layouts import (
 from rtl.lookup import LookupPipeline, stages
 from rtl.monitor import Monitor, violations_signature
 from rtl.recency.seam import VictimSignature
-from rtl.round_robin import RoundRobin
 from rtl.slots import Slots, TagSignature
 from rtl.tables import CopiedMemory, WriteSignature
+from rtl.turns import Turns
 from rtl.watched import (
     TermsSignature,
     WatchedChangeSignature,
@@ -239,7 +239,7 @@ class SharedTable(Component):
                 m.d.comb += self.unpaged[number].eq(is_unpaged(config, mpt.read[number].data))
             connect(m, pipeline.translation, mtt.read[number])
             served = [number] if pipelines > 1 else list(ports)
-            m.submodules[f"turn_{number}"] = turn = RoundRobin(len(served))
+            m.submodules[f"turn_{number}"] = turn = Turns(len(served))
             m.d.comb += turn.served.eq(pipeline.admitted.valid & pipeline.admitted.ready)
             if monitor is not None:
                 m.d.comb += [

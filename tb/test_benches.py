@@ -12,7 +12,13 @@ from sim.simulators import Simulator
 from tb.needs import needs_icarus
 from tb.variants import name_of, variants
 
-ALL = ["tb.bench_readers", "tb.bench_races", "tb.bench_random", "tb.bench_timing"]
+ALL = [
+    "tb.bench_readers",
+    "tb.bench_races",
+    "tb.bench_random",
+    "tb.bench_timing",
+    "tb.bench_turns",
+]
 
 
 @needs_icarus

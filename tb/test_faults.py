@@ -8,7 +8,7 @@ import pytest
 from rtl.arbiter import DrainFence, GracePeriod, PendingBit, Squash, VersionCheck
 from rtl.check import AccessCheck
 from rtl.commands import CommandEngine
-from rtl.config import TableConfig
+from rtl.config import ReadStructure, TableConfig
 from rtl.legality import Legality
 from rtl.lookup import LookupPipeline
 from rtl.monitor import Monitor
@@ -17,6 +17,7 @@ from rtl.replay import ReplayBuffer
 from rtl.slots import Slots
 from rtl.tables import CopiedMemory
 from rtl.top import SharedTable
+from rtl.turns import Turns
 from rtl.worker import Worker
 from sim.netlist import Design, table_design
 from sim.run import CONFIG_VARIABLE, RunFailed, config_to_json, run
@@ -257,6 +258,23 @@ FAULTS = {
         "races",
         "two_changes_in_one_cycle",
         "but should|declares",
+    ),
+    "a command starts before an older one": Fault(
+        CommandEngine,
+        "(theirs.state == CommandState.ACCEPTED) & older",
+        "(theirs.state == CommandState.ACCEPTED) & older & 0",
+        "turns",
+        "a_bind_gets_its_turn",
+        "a_bind_gets_its_turn failed",
+    ),
+    "who doesn't ask loses the place in the line": Fault(
+        Turns,
+        "self.served & self.grant[requester]",
+        "self.served & (self.grant[requester] | ~self.requests[requester])",
+        "turns",
+        "a_held_lookup_gets_its_turn",
+        "a_held_lookup_gets_its_turn failed",
+        (("read_structure", ReadStructure.SERIALIZED),),
     ),
     "translations are written before they are given up": Fault(
         Worker,

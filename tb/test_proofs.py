@@ -14,6 +14,7 @@ from tb.formal.harness import SMALL
 from tb.formal.matrix import configurations, name_of, solve
 from tb.formal.plan import GUARANTEES, is_open
 from tb.formal.recency import TouchHarness
+from tb.formal.turns import OrderHarness, TurnsHarness
 
 SOURCES = sorted([*(ROOT / "rtl").rglob("*.py"), *(ROOT / "tb" / "formal").glob("*.py")])
 
@@ -57,6 +58,21 @@ def test_touches_of_one_entry_merge():
     config = TableConfig(**SMALL)
     design = Design("touches", lambda: TouchHarness(config), source_hash([*SOURCES]))
     assert prove(model(design), "differs").verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+@pytest.mark.parametrize("output", ["idle", "several", "overtaken"])
+def test_everybody_gets_a_turn(width: int, output: str):
+    """Nobody who asks is passed over twice for the same, at whatever times they ask."""
+    design = Design("turns", lambda: TurnsHarness(width), f"{source_hash(SOURCES)} {width}")
+    assert prove(model(design), output).verdict is Verdict.PROVED
+
+
+def test_no_command_is_overtaken():
+    """Of commands that name one entry, a bind among them, the first to be accepted is first."""
+    config = TableConfig(**{**SMALL, "sources": 3})
+    design = Design("order", lambda: OrderHarness(config), source_hash(SOURCES))
+    assert prove(model(design, ["engine.worker.legality"]), "overtaken").verdict is Verdict.PROVED
 
 
 def test_what_the_harness_does_not_have_is_not_proved():

@@ -5,7 +5,7 @@ from amaranth.hdl import Module, Mux, Signal
 from rtl.arbiter.seam import Arbiter, fresh_guarantees
 from rtl.config import FenceSpan, OnPending, TableConfig
 from rtl.monitor import Guarantee
-from rtl.round_robin import RoundRobin
+from rtl.turns import Turns
 
 
 class DrainFence(Arbiter):
@@ -41,7 +41,7 @@ class DrainFence(Arbiter):
         owner = Signal(config.sources)
         index = Signal(config.index_bits)
 
-        m.submodules.next_owner = next_owner = RoundRobin(config.sources)
+        m.submodules.next_owner = next_owner = Turns(config.sources)
         for source, change in enumerate(self.change):
             m.d.comb += [
                 next_owner.requests[source].eq(change.request),
