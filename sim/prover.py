@@ -292,10 +292,12 @@ _SAID = re.compile(
     re.MULTILINE,
 )
 _NOTHING = re.compile(
-    r"The network has registers|Does not work for combinational networks|^SATISFIABLE", re.MULTILINE
+    r"The network has registers|Does not work for combinational networks|^SATISFIABLE"
+    r"|Explored all reachable states",
+    re.MULTILINE,
 )
 """The engine is for networks that have no state, or for those that have one; or there is something,
-and it doesn't say what."""
+and it doesn't say what; or the search came to an end before its depth."""
 _SEARCHED = re.compile(r"No output asserted in (\d+) frames")
 _AFTER = 2
 """Cycles of an induction: the one that is judged, and the one before."""
@@ -354,7 +356,9 @@ def _solve(source: Model, graph: bytes, constrained: bool, engine: str, limit: i
             raise ProverFailed("\n".join(["ABC failed:", *lines[-5:]]))
         if said[1] is None:
             return Result(Verdict.PROVED, seconds)
-        return Result(Verdict.REFUTED, seconds, _trace(source, Path(folder, "out.cex")))
+        # The state at the start comes before the cycles, and may look like one.
+        cycles = int(said[1]) + 1
+        return Result(Verdict.REFUTED, seconds, _trace(source, Path(folder, "out.cex"))[-cycles:])
 
 
 def _trace(source: Model, path: Path) -> tuple[Mapping[str, int], ...]:

@@ -1,23 +1,28 @@
 """What the matrix of guarantees stands on, and what it leaves out: each a proof of its own."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib.wiring import In, Out
 
 from rtl import arbiter
 from rtl.arbiter import DrainFence, GracePeriod, PendingBit, Squash, VersionCheck, own
 from rtl.check import AccessCheck
+from rtl.component import Component
 from rtl.config import OnPending, ReadStructure, TableConfig
 from rtl.lookup import LookupPipeline
 from rtl.monitor import Guarantee
 from rtl.recency import Lru
 from rtl.replay import ReplayBuffer
-from sim.netlist import ROOT
+from sim.netlist import ROOT, Design, source_hash
 from sim.prover import Verdict, model, prove, refute
 from tb.formal import answers, covers, miter
 from tb.formal.answers import answer_design, answer_results
 from tb.formal.covers import cover_design, cover_results, expected
+from tb.formal.environment import clocked
 from tb.formal.harness import SMALL
 from tb.formal.matrix import design
 from tb.formal.miter import REFERENCE, free_design, free_results
@@ -239,6 +244,37 @@ def test_every_rule_is_needed(rule: str):
         quoted(row[0])[0]: row[1] for row in rows(sections(PAGE)["What the rules are for"])
     }
     assert documented[rule] == str(result.cycles)
+
+
+# What has no state left
+
+
+class Twins(Component):
+    """Two registers that are always the same: a reduction leaves none of them."""
+
+    def __init__(self):
+        super().__init__({"clk": In(1), "raised": In(1), "same": Out(1), "other": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        clocked(m, self.clk)
+        one, two = Signal(), Signal()
+        m.d.sync += [one.eq(one ^ self.raised), two.eq(two ^ self.raised)]
+        m.d.comb += [
+            self.same.eq(self.raised & (one == two)),
+            self.other.eq(self.raised & (one != two)),
+        ]
+        return m
+
+
+def test_what_has_no_state_is_decided():
+    graph = model(Design("twins", Twins, source_hash([Path(__file__)])))
+    assert prove(graph, "other").verdict is Verdict.PROVED
+    assert refute(graph, "other").verdict is Verdict.UNDECIDED
+    for engine in (prove, refute):
+        result = engine(graph, "same")
+        assert result.verdict is Verdict.REFUTED
+        assert [cycle["raised"] for cycle in result.trace] == [1]
 
 
 # Recency
