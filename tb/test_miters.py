@@ -62,7 +62,7 @@ def small(**changes: Any) -> TableConfig:
 
 
 FREE = {"ports": 2, "sources": 1}
-"""A smaller table is enough; the others are those of `make prove`."""
+"""A smaller table is enough here: no source ever orders anything."""
 
 
 @pytest.mark.conformance
