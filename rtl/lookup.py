@@ -326,11 +326,15 @@ class LookupPipeline(Component):
                 first.remaining.eq(Mux(passed, check_item.lookup.length, 0)),
                 first.page_shift.eq(self.entry.data.page_shift),
                 first.stamp.eq(self.entry.data.ghost.stamp),
+                first.status.eq(
+                    Mux(check_item.verdict == LookupStatus.OK, check.status, check_item.verdict)
+                ),
                 rest.translation.eq(walk_translation),
                 rest.offset.eq(walk_offset),
                 rest.remaining.eq(walk_remaining),
                 rest.page_shift.eq(walk.page_shift),
                 rest.stamp.eq(walk.ghost.stamp),
+                rest.status.eq(walk.status),
                 reads.delivers.eq(out_length),
                 reads.expects.eq(out.ghost.stamp),
                 reads.reads_entry.eq(self.entry.enable),

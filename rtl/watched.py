@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
 from rtl.config import TableConfig
-from rtl.layouts import beat_layout, entry_layout, stamp_layout, translation_layout
+from rtl.layouts import LookupStatus, beat_layout, entry_layout, stamp_layout, translation_layout
 
 
 class AcceptedBeatSignature(wiring.Signature):
@@ -85,7 +85,7 @@ class WatchedNeedSignature(wiring.Signature):
     """What a lookup in a stage of a pipeline still has to read, for whoever watches.
 
     ``remaining`` bytes, from ``offset`` in the page of ``translation`` on. ``stamp`` is the one
-    that all of its translations have to have.
+    that all of its translations have to have. ``status`` is its own, whatever they hold.
     """
 
     def __init__(self, config: TableConfig):
@@ -96,6 +96,7 @@ class WatchedNeedSignature(wiring.Signature):
                 "remaining": Out(config.length_width),
                 "page_shift": Out(range(config.page_shift_max + 1)),
                 "stamp": Out(stamp_layout(config)),
+                "status": Out(LookupStatus),
             }
         )
 

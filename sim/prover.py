@@ -232,12 +232,14 @@ def prove(
     if bad in source.low:
         return Result(Verdict.PROVED, 0.0)
     pdr = f"pdr -s -f -T {limit}"
-    result = _run(source, bad, always, never, f"scorr; dc2; {pdr}", limit)
-    if result.verdict is Verdict.UNDECIDED and result.seconds < limit / 2:
-        # What is constant after the reduction is nothing that `pdr` says anything about.
-        again = _run(source, bad, always, never, pdr, limit)
-        result = dataclasses.replace(again, seconds=result.seconds + again.seconds)
-    return result
+    seconds = 0.0
+    # What has no state after the reduction is nothing that `pdr` says anything about.
+    for engine in (f"scorr; dc2; {pdr}", "scorr; dc2; iprove", pdr):
+        result = _run(source, bad, always, never, engine, limit)
+        seconds += result.seconds
+        if result.verdict is not Verdict.UNDECIDED or seconds >= limit / 2:
+            break
+    return dataclasses.replace(result, seconds=seconds)
 
 
 def induct(
@@ -274,12 +276,28 @@ def refute(
     A result that is undecided says that there is none of up to ``depth`` cycles, or that the time
     was over.
     """
-    return _run(source, bad, always, never, f"scorr; dc2; bmc3 -F {depth} -T {limit}", limit)
+    if bad in source.low:
+        return Result(Verdict.UNDECIDED, 0.0, searched=depth)
+    bmc = f"bmc3 -F {depth} -T {limit}"
+    result = _run(source, bad, always, never, f"scorr; dc2; {bmc}", limit)
+    if result.verdict is Verdict.UNDECIDED and not result.searched and result.seconds < limit / 2:
+        # Nor does `bmc3` of what has no state.
+        again = _run(source, bad, always, never, bmc, limit)
+        result = dataclasses.replace(again, seconds=result.seconds + again.seconds)
+    return result
 
 
 _SAID = re.compile(
-    r"Property proved|Networks are equivalent|was asserted in frame (\d+)", re.MULTILINE
+    r"Property proved|Networks are equivalent|UNSATISFIABLE|was asserted in frame (\d+)",
+    re.MULTILINE,
 )
+_NOTHING = re.compile(
+    r"The network has registers|Does not work for combinational networks|^SATISFIABLE"
+    r"|Explored all reachable states",
+    re.MULTILINE,
+)
+"""The engine is for networks that have no state, or for those that have one; or there is something,
+and it doesn't say what; or the search came to an end before its depth."""
 _SEARCHED = re.compile(r"No output asserted in (\d+) frames")
 _AFTER = 2
 """Cycles of an induction: the one that is judged, and the one before."""
@@ -328,6 +346,8 @@ def _solve(source: Model, graph: bytes, constrained: bool, engine: str, limit: i
         seconds = time.monotonic() - began
         said = _SAID.search(result.stdout)
         if said is None:
+            if _NOTHING.search(result.stdout + result.stderr):
+                return Result(Verdict.UNDECIDED, seconds)
             if "UNDECIDED" in result.stdout or "No output asserted" in result.stdout:
                 searched = _SEARCHED.search(result.stdout)
                 cycles = int(searched[1]) if searched else 0
@@ -336,7 +356,9 @@ def _solve(source: Model, graph: bytes, constrained: bool, engine: str, limit: i
             raise ProverFailed("\n".join(["ABC failed:", *lines[-5:]]))
         if said[1] is None:
             return Result(Verdict.PROVED, seconds)
-        return Result(Verdict.REFUTED, seconds, _trace(source, Path(folder, "out.cex")))
+        # The state at the start comes before the cycles, and may look like one.
+        cycles = int(said[1]) + 1
+        return Result(Verdict.REFUTED, seconds, _trace(source, Path(folder, "out.cex"))[-cycles:])
 
 
 def _trace(source: Model, path: Path) -> tuple[Mapping[str, int], ...]:
