@@ -192,9 +192,11 @@ class Monitor(Component):
     change : In(WatchedChangeSignature).array(config.sources)
     translation_write : In(WriteSignature(translation_layout, config.translations))
     violation : Out(ViolationSignature), one for each :class:`Guarantee`
+    misplaced, misdated : Out(1)
+        In this cycle a lookup in a pipeline has no slot of its own; it has another version of its
+        entry than was current when it was read.
     unsound : Out(1)
-        Sticky: a lookup in a pipeline has or had no slot of its own, or another version of its
-        entry.
+        Sticky: one of these, or a pipeline was ``astray``.
     outlived : Out(1)
         Sticky: a lookup was in flight after the C of a change that came after its admission. That
         is no fault by itself. Where it never happens, nothing stale can be answered.
@@ -239,6 +241,8 @@ class Monitor(Component):
                     WriteSignature(translation_layout(config), config.translations)
                 ),
                 "violation": Out(violations_signature(config)),
+                "misplaced": Out(1),
+                "misdated": Out(1),
                 "unsound": Out(1),
                 "outlived": Out(1),
                 "stray": Out(1),
@@ -386,6 +390,8 @@ class Monitor(Component):
                 watched.walking.eq(record.walking),
                 watched.index.eq(record.index),
                 watched.changed.eq(record.changed),
+                watched.outdated.eq(record.outdated),
+                watched.answered.eq(record.answered),
             ]
             with m.If(watched.starts):
                 m.d.sync += [record.changed.eq(0), record.outdated.eq(0), record.settled.eq(1)]
@@ -446,7 +452,8 @@ class Monitor(Component):
 
     def _watch_slots(self, m: Module, records: "list[_Record]") -> None:
         """What every policy stands on."""
-        unsound = [self.astray.any()]
+        misplaced: list[Value] = []
+        misdated: list[Value] = []
         for pipeline in range(self._config.pipelines):
             stages = list(self.stage[pipeline])
             for stage in stages:
@@ -459,20 +466,20 @@ class Monitor(Component):
                         )
                     )
                 )
-                unsound.append(stage.valid & stage.admitted & ~own)
+                misplaced.append(stage.valid & stage.admitted & ~own)
             for behind, ahead in itertools.combinations(stages, 2):
                 both = behind.valid & behind.admitted & ahead.valid & ahead.admitted
                 same = self._slot_of(pipeline, behind) == self._slot_of(pipeline, ahead)
                 # A lookup is in two stages while its beats come out one after the other.
                 in_turn = behind.begun if ahead is stages[DELIVER] else Const(0)
-                unsound.append(both & same & ~in_turn)
+                misplaced.append(both & same & ~in_turn)
         for port, accepted in enumerate(self.beat):
             own = records[port * self._config.tags : (port + 1) * self._config.tags]
             current = Array(record.current for record in own)[accepted.beat.tag]
             ok = (accepted.beat.status == LookupStatus.OK) & (accepted.beat.length != 0)
             other = accepted.beat.ghost.version != current
-            unsound.append(accepted.valid & accepted.admitted & ok & other)
-        unsound += [record.answered & (record.answer != record.current) for record in records]
+            misdated.append(accepted.valid & accepted.admitted & ok & other)
+        misdated += [record.answered & (record.answer != record.current) for record in records]
         outlived = [
             occupied & record.outdated
             for record, occupied in zip(records, self.occupied, strict=True)
@@ -485,7 +492,11 @@ class Monitor(Component):
         with m.If(any_of(*stray)):
             m.d.sync += self.stray.eq(1)
         was_unsound = Signal()
-        m.d.comb += self.unsound.eq(was_unsound | any_of(*unsound))
+        m.d.comb += [
+            self.misplaced.eq(any_of(*misplaced)),
+            self.misdated.eq(any_of(*misdated)),
+            self.unsound.eq(was_unsound | self.astray.any() | self.misplaced | self.misdated),
+        ]
         m.d.sync += was_unsound.eq(self.unsound)
         with m.If(any_of(*outlived)):
             m.d.sync += self.outlived.eq(1)

@@ -1,5 +1,7 @@
 """The whole table, as it is simulated, proved and synthesized."""
 
+from functools import cached_property
+
 from amaranth.hdl import Array, Cat, Const, Module, Signal, Value
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -79,7 +81,9 @@ class SharedTable(Component):
     unpaged : Out(config.pipelines)
         An entry that can be used was read, and its pages have a size that the table doesn't know:
         then nobody knows how many beats a lookup has.
-        These four only if ``watched``, which takes a ``config.ghost_version``.
+    astray, misplaced, misdated : Out(1)
+        See :class:`rtl.monitor.Monitor`. All these only if ``watched``, which takes a
+        ``config.ghost_version``.
     """
 
     def __init__(self, config: TableConfig, watched: bool = False):
@@ -115,15 +119,28 @@ class SharedTable(Component):
             members["reads"] = Out(WatchedReadsSignature(config)).array(config.pipelines)
             members["record"] = Out(WatchedRecordSignature(config)).array(config.slots)
             members["unpaged"] = Out(config.pipelines)
+            members["astray"] = Out(1)
+            members["misplaced"] = Out(1)
+            members["misdated"] = Out(1)
         super().__init__(members)
+
+    @cached_property
+    def policy(self) -> arbiter.Arbiter:
+        """The policy in this table."""
+        return arbiter.policy(self.config.arbiter)(self.config)
+
+    @cached_property
+    def engine(self) -> CommandEngine:
+        """The command engine in this table."""
+        return CommandEngine(self.config)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
         ports, sources = range(config.ports), range(config.sources)
         pipelines = config.pipelines
-        policy_class = arbiter.policy(config.arbiter)
-        token_width = policy_class.token_width(config)
+        policy = self.policy
+        token_width = policy.token_width(config)
 
         # One more copy of the entries is the command engine's.
         m.submodules.mpt = mpt = CopiedMemory(entry_layout(config), config.entries, pipelines + 1)
@@ -131,9 +148,9 @@ class SharedTable(Component):
             translation_layout(config), config.translations, pipelines
         )
         m.submodules.slots = slots = Slots(config, token_width)
-        m.submodules.arbiter = policy = policy_class(config)
+        m.submodules.arbiter = policy
         m.submodules.recency = recency_policy = recency.POLICIES[config.recency](config)
-        m.submodules.commands = engine = CommandEngine(config)
+        m.submodules.commands = engine = self.engine
 
         ready = [mpt.ready, mtt.ready, engine.ready, recency_policy.ready]
         connect(m, engine.entry_read, mpt.read[pipelines])
@@ -167,7 +184,7 @@ class SharedTable(Component):
 
         monitor = None
         if config.ghost_version:
-            m.submodules.monitor = monitor = Monitor(config, stages(policy_class.replays))
+            m.submodules.monitor = monitor = Monitor(config, stages(policy.replays))
             ready.append(monitor.ready)
             connect(m, monitor.violation, flipped(self.violation))
             connect(m, flipped(self.terms), monitor.terms)
@@ -195,6 +212,11 @@ class SharedTable(Component):
             for port in ports:
                 connect(m, flipped(self.dma[port]), monitor.dma[port])
             if self._watched:
+                m.d.comb += [
+                    self.astray.eq(monitor.astray.any()),
+                    self.misplaced.eq(monitor.misplaced),
+                    self.misdated.eq(monitor.misdated),
+                ]
                 for slot in range(config.slots):
                     connect(m, monitor.record[slot], flipped(self.record[slot]))
         m.d.comb += self.ready.eq(Cat(ready).all())
@@ -231,9 +253,7 @@ class SharedTable(Component):
                 ]
 
         for number in range(pipelines):
-            m.submodules[f"pipeline_{number}"] = pipeline = LookupPipeline(
-                config, policy_class.replays
-            )
+            m.submodules[f"pipeline_{number}"] = pipeline = LookupPipeline(config, policy.replays)
             connect(m, pipeline.entry, mpt.read[number])
             if self._watched:
                 m.d.comb += self.unpaged[number].eq(is_unpaged(config, mpt.read[number].data))

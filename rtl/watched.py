@@ -131,7 +131,8 @@ class WatchedRecordSignature(wiring.Signature):
     """What the monitor knows of the last lookup in a slot, for whoever watches.
 
     ``starts``: its entry is read in this cycle. From the next one on, ``changed`` says that the A
-    of a change of it has been since. ``walking``: it hasn't had its last beat.
+    of a change of it has been since, and ``outdated`` that its C has been, too. ``walking``: it
+    hasn't had its last beat. ``answered``: it has had an OK beat.
     """
 
     def __init__(self, config: TableConfig):
@@ -141,6 +142,8 @@ class WatchedRecordSignature(wiring.Signature):
                 "walking": Out(1),
                 "index": Out(config.index_bits),
                 "changed": Out(1),
+                "outdated": Out(1),
+                "answered": Out(1),
             }
         )
 

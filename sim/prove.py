@@ -97,12 +97,17 @@ def run_proofs(request: ProofRequest, console: Console) -> int:
             pool.submit(prove_one, c, request.limit, cases, request.guarantee): name_of(c)
             for c in todo
         }
-        for done in as_completed(running):
-            name = running[done]
-            rows[name] = done.result()
-            progress.advance(task)
-            line = f"{name:56} {_counted(rows[name])}"
-            progress.console.print(line, highlight=False, soft_wrap=True)
+        try:
+            for done in as_completed(running):
+                name = running[done]
+                rows[name] = done.result()
+                progress.advance(task)
+                line = f"{name:56} {_counted(rows[name])}"
+                progress.console.print(line, highlight=False, soft_wrap=True)
+        except BaseException:
+            # Nobody waits for what is left.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     matrix = {
         "seconds": round(time.monotonic() - began, 1),
         "configurations": {name_of(c): rows[name_of(c)] for c in todo},

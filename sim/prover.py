@@ -21,6 +21,7 @@ from pathlib import Path
 import pyosys
 from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
 
+from sim.aiger import Graph, Model
 from sim.netlist import CACHE, Design, locked, netlist_key, replace, run_yosys
 
 ABC = Path(pyosys.__file__).parent / "yosys-abc"
@@ -28,6 +29,10 @@ ABC = Path(pyosys.__file__).parent / "yosys-abc"
 
 class ProverFailed(RuntimeError):
     """A proof could not be tried."""
+
+
+class _NothingLeft(ProverFailed):
+    """ABC doesn't search a graph without a latch."""
 
 
 class Verdict(StrEnum):
@@ -64,38 +69,14 @@ class Result:
         return len(self.trace)
 
 
-@dataclass(frozen=True)
-class Model:
-    """An and-inverter graph, and the names of what goes in and out.
-
-    Parameters
-    ----------
-    path : Path
-        AIGER, with the outputs in the order of ``outputs``.
-    outputs : tuple of str
-    inputs : tuple
-        Name and bit of each input of the graph; those without a name are of modules that were
-        taken out.
-    low : frozenset of str
-        Outputs that Yosys found to be always low. They have no name in ``outputs``.
-    """
-
-    path: Path
-    outputs: tuple[str, ...]
-    inputs: tuple[tuple[str, int] | None, ...]
-    low: frozenset[str]
-
-
-def model(design: Design, free: Sequence[str] = (), cache: Path = CACHE) -> Model:
+def model(design: Design, parts: Sequence[str] = (), cache: Path = CACHE) -> Model:
     """The graph of a design, made only if it is not in the cache.
 
     Parameters
     ----------
     design : Design
-    free : sequence of str
-        Modules that are taken out, with their names below the top one. Whatever they drive can
-        have any value in any cycle. What is proved then holds with the modules, too; what is
-        refuted may need something that they never do.
+    parts : sequence of str
+        Modules that can be taken out, with their names below the top one.
     cache : Path
         Folder of the cache.
 
@@ -104,28 +85,33 @@ def model(design: Design, free: Sequence[str] = (), cache: Path = CACHE) -> Mode
     NetlistFailed
         If Yosys refuses the component.
     """
-    design = dataclasses.replace(design, key=f"{design.key} {' '.join(free)}")
+    design = dataclasses.replace(design, key=f"{design.key} {' '.join(parts)}")
     key = netlist_key(design, Path(__file__))
     path = cache / "aiger" / key / f"{design.name}.aig"
     names = path.with_suffix(".map")
     if not path.exists():
         with locked(path.parent):
             if not path.exists():
-                _write_aiger(design, free, path)
-    return _named(path, names.read_text())
+                _write_aiger(design, parts, path)
+    return _named(path, names.read_text(), parts)
 
 
-def _write_aiger(design: Design, free: Sequence[str], path: Path) -> None:
+def _write_aiger(design: Design, parts: Sequence[str], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         text = rtlil.convert(design.factory(), name=design.name, emit_src=False)
         Path(folder, "in.il").write_text(text)
+        for name in parts:
+            if f"module \\{design.name}.{name}\n" not in text:
+                raise ProverFailed(f"In {design.name} nothing is called {name}.")
+        driven = " ".join(f"{design.name}.{name}/o:*" for name in parts)
         commands = [
             "read_rtlil in.il",
             f"hierarchy -top {design.name}",
             "proc",
-            *(f"cutpoint {design.name}.{name}" for name in free),
+            *([f"setattr -set part 1 {driven}"] if parts else []),
             "flatten",
+            *(["expose a:part"] if parts else []),
             "opt -full",
             "memory_map",
             "opt -full",
@@ -140,11 +126,9 @@ def _write_aiger(design: Design, free: Sequence[str], path: Path) -> None:
             "write_aiger -zinit -map out.map out.aig",
         ]
         run_yosys(design.name, commands, Path(folder))
-        # Of an output that is constant, the graph has the value and not the name.
+        # An output that is constant has a place in the graph, and no name.
         names = Path(folder, "out.map").read_text()
-        known = {line.split()[3] for line in names.splitlines() if line.startswith("output")}
-        constant = [name for name in _output_ports(text) if name not in known]
-        names += "".join(f"constant 0 0 {name}\n" for name in constant)
+        names += "".join(f"port {n} 0 {name}\n" for n, name in enumerate(_output_ports(text)))
         Path(folder, "out.map").write_text(names)
         # The graph comes last: where it is, the names are, too.
         for made, final in (("out.map", path.with_suffix(".map")), ("out.aig", path)):
@@ -154,40 +138,42 @@ def _write_aiger(design: Design, free: Sequence[str], path: Path) -> None:
 
 
 def _output_ports(rtlil_text: str) -> list[str]:
-    """The outputs of the top module of a design, all of one bit."""
+    """The outputs of the top module of a design, all of one bit, in the order of the graph."""
     top = rtlil_text[rtlil_text.index("attribute \\top 1") :]
     module = top[: top.index("\nend\n")]
-    return re.findall(r"^  wire width \d+ output \d+  ?\\(\S+)$", module, re.MULTILINE)
+    found = re.findall(r"^  wire width (\d+) output (\d+)  ?\\(\S+)$", module, re.MULTILINE)
+    assert all(width == "1" for width, _, _ in found)
+    return [name for _, _, name in sorted(found, key=lambda port: int(port[1]))]
 
 
-def _named(path: Path, names: str) -> Model:
-    with path.open("rb") as file:
-        header = file.readline().split()
-    inputs: list[tuple[str, int] | None] = [None] * int(header[2])
-    outputs = [""] * int(header[4])
-    constant = set()
+def _named(path: Path, names: str, parts: Sequence[str]) -> Model:
+    graph = Graph.read(path)
+    inputs: list[tuple[str, int] | None] = [None] * graph.inputs
+    outputs: dict[str, int] = {}
+    driven: dict[str, list[int]] = {part: [] for part in parts}
+    found: dict[str, int] = {}
     for line in names.splitlines():
         kind, place, bit, name = (line.split() + [""] * 4)[:4]
         if kind == "input":
             inputs[int(place)] = (name, int(bit))
+        elif kind == "port":
+            outputs[name] = graph.outputs[int(place)]
         elif kind == "output":
-            outputs[int(place)] = name
-        elif kind == "constant":
-            constant.add(name)
-    literals = _literals(path, len(outputs))
-    if any(literal != 0 for literal, name in zip(literals, outputs, strict=True) if not name):
-        raise ProverFailed(f"An output of {path.stem} is always high.")
-    return Model(path, tuple(outputs), tuple(inputs), frozenset(constant))
+            literal = found[name] = graph.outputs[int(place)]
+            for part in parts:
+                if name.startswith(f"{part}."):
+                    driven[part].append(literal)
+    # What the parts drive comes after the outputs of the top module.
+    if any(outputs.get(name, literal) != literal for name, literal in found.items()):
+        raise ProverFailed(f"The outputs of {path.stem} are in another order.")
+    taken_out = {name: tuple(literals) for name, literals in driven.items()}
+    return Model(graph, tuple(inputs), outputs, taken_out)
 
 
-def _literals(path: Path, outputs: int) -> list[int]:
-    header, rest = path.read_bytes().split(b"\n", 1)
-    latches = int(header.split()[3])
-    return [int(line) for line in rest.split(b"\n", latches + outputs)[latches:-1]]
-
-
-def select(source: Model, bad: Sequence[str], always: Sequence[str], never: Sequence[str]) -> bytes:
-    """The graph with only the outputs ``bad``, and others as constraints.
+def select(
+    source: Model, bad: Sequence[str], always: Sequence[str], never: Sequence[str]
+) -> tuple[bytes, tuple[int, ...]]:
+    """What some outputs depend on, with others as constraints, and which of the inputs are left.
 
     Parameters
     ----------
@@ -195,20 +181,12 @@ def select(source: Model, bad: Sequence[str], always: Sequence[str], never: Sequ
     bad, always, never : sequence of str
         Outputs that are to be judged, that are assumed to be high, and assumed to be low.
     """
-    header, rest = source.path.read_bytes().split(b"\n", 1)
-    words = header.split()
-    latches, outputs = int(words[3]), int(words[4])
-    lines = rest.split(b"\n", latches + outputs)
-    literals = dict(zip(source.outputs, map(int, lines[latches : latches + outputs]), strict=True))
-    literals |= dict.fromkeys(source.low, 0)
-    chosen = [literals[name] for name in bad]
-    constraints = [literals[name] for name in always]
-    constraints += [literals[name] ^ 1 for name in never]
-    words[4] = b"%d" % len(chosen)
-    if constraints:
-        words += [b"0", b"%d" % len(constraints)]
-    numbers = [b"%d" % literal for literal in chosen + constraints]
-    return b"\n".join([b" ".join(words), *lines[:latches], *numbers, lines[-1]])
+    chosen = [source.outputs[name] for name in bad]
+    constraints = [source.outputs[name] for name in always]
+    constraints += [source.outputs[name] ^ 1 for name in never]
+    graph, inputs = source.graph.cone(chosen + constraints)
+    # ABC doesn't search a graph without.
+    return graph.with_a_latch().to_bytes(len(constraints)), inputs
 
 
 def prove(
@@ -229,17 +207,31 @@ def prove(
     limit : int
         Seconds after which nothing is decided.
     """
-    if bad in source.low:
+    if source.outputs[bad] == 0:
         return Result(Verdict.PROVED, 0.0)
-    pdr = f"pdr -s -f -T {limit}"
     seconds = 0.0
-    # What has no state after the reduction is nothing that `pdr` says anything about.
-    for engine in (f"scorr; dc2; {pdr}", "scorr; dc2; iprove", pdr):
-        result = _run(source, bad, always, never, engine, limit)
+    result = Result(Verdict.UNDECIDED, 0.0)
+    for engine, share in _ENGINES:
+        part = max(1, int(limit * share))
+        try:
+            result = _run(source, bad, always, never, engine.format(part), part)
+        except _NothingLeft:
+            continue
         seconds += result.seconds
-        if result.verdict is not Verdict.UNDECIDED or seconds >= limit / 2:
+        if result.verdict is not Verdict.UNDECIDED:
             break
     return dataclasses.replace(result, seconds=seconds)
+
+
+_ENGINES = (
+    ("scorr; dc2; pdr -s -f -T {}", 0.4),
+    # What has no state left after the reduction is nothing that the others say anything about.
+    ("scorr; dc2; iprove", 0.2),
+    # Where one way of generalizing gets lost, the other often doesn't.
+    ("scorr; dc2; pdr -n -c -T {}", 0.4),
+    ("pdr -s -f -T {}", 0.4),
+)
+"""What :func:`prove` tries, and for which part of its limit."""
 
 
 def induct(
@@ -254,9 +246,9 @@ def induct(
     For what has been made to follow from itself one cycle earlier, where :func:`prove` would look
     for a reason of its own. Parameters as in :func:`prove`.
     """
-    if bad in source.low:
+    if source.outputs[bad] == 0:
         return Result(Verdict.PROVED, 0.0)
-    base = _run(source, bad, always, never, f"bmc3 -F {_AFTER} -T {limit}", limit)
+    base = _run(source, bad, always, never, f"bmc3 -F {_AFTER} -T {limit}", limit, _AFTER)
     if base.verdict is Verdict.REFUTED or base.searched < _AFTER:
         return base
     step = _run(source, bad, always, never, f"ind -F {_AFTER} -T {limit}", limit)
@@ -274,33 +266,37 @@ def refute(
     """Looks for the shortest way to make an output high. Parameters as in :func:`prove`.
 
     A result that is undecided says that there is none of up to ``depth`` cycles, or that the time
-    was over.
+    was over; one that is proved, that all there is was searched.
     """
-    if bad in source.low:
-        return Result(Verdict.UNDECIDED, 0.0, searched=depth)
-    bmc = f"bmc3 -F {depth} -T {limit}"
-    result = _run(source, bad, always, never, f"scorr; dc2; {bmc}", limit)
-    if result.verdict is Verdict.UNDECIDED and not result.searched and result.seconds < limit / 2:
-        # Nor does `bmc3` of what has no state.
-        again = _run(source, bad, always, never, bmc, limit)
-        result = dataclasses.replace(again, seconds=result.seconds + again.seconds)
-    return result
+    if source.outputs[bad] == 0:
+        return Result(Verdict.PROVED, 0.0)
+    search = f"bmc3 -F {depth} -T {limit}"
+    try:
+        return _run(source, bad, always, never, f"scorr; dc2; {search}", limit, depth)
+    except _NothingLeft:
+        return _run(source, bad, always, never, search, limit, depth)
 
 
 _SAID = re.compile(
-    r"Property proved|Networks are equivalent|UNSATISFIABLE|was asserted in frame (\d+)",
+    r"Property proved|Networks are equivalent|UNSATISFIABLE|Explored all reachable states"
+    r"|was asserted in frame (\d+)",
     re.MULTILINE,
 )
-_NOTHING = re.compile(
-    r"The network has registers|Does not work for combinational networks|^SATISFIABLE"
-    r"|Explored all reachable states",
-    re.MULTILINE,
-)
-"""The engine is for networks that have no state, or for those that have one; or there is something,
-and it doesn't say what; or the search came to an end before its depth."""
+_OTHER = re.compile(r"The network has registers|^SATISFIABLE", re.MULTILINE)
+"""The engine is for networks without a state; or there is something, and it doesn't say what."""
 _SEARCHED = re.compile(r"No output asserted in (\d+) frames")
 _AFTER = 2
 """Cycles of an induction: the one that is judged, and the one before."""
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What ABC said of a graph: a :class:`Result` without names."""
+
+    verdict: Verdict
+    seconds: float
+    values: Sequence[str] = ()
+    searched: int = 0
 
 
 def _run(
@@ -310,23 +306,27 @@ def _run(
     never: Sequence[str],
     engine: str,
     limit: int,
+    frames: int = 0,
 ) -> Result:
-    graph = select(source, [bad], always, never)
-    # Whatever the design: the same graph has the same proof.
-    key = hashlib.sha256(graph + engine.encode()).hexdigest()[:20]
+    """Runs ABC; what takes more than ``frames`` cycles isn't looked for, if there are any."""
+    graph, left = select(source, [bad], always, never)
+    # Whatever the design: the same graph has the same proof, however long it may take.
+    lasting = re.sub(r" -T \d+", "", engine)
+    key = hashlib.sha256(graph + lasting.encode()).hexdigest()[:20]
     known = CACHE / "proof" / f"{key}.json"
-    if known.exists():
-        said = json.loads(known.read_text())
-        trace = tuple({name: int(value) for name, value in cycle.items()} for cycle in said[2])
-        return Result(Verdict(said[0]), said[1], trace)
-    result = _solve(source, graph, bool(always or never), engine, limit)
-    if result.verdict is not Verdict.UNDECIDED:
-        known.parent.mkdir(parents=True, exist_ok=True)
-        replace(known, json.dumps([result.verdict, result.seconds, result.trace]))
-    return result
+    # What several are after is looked for once.
+    with locked(known):
+        if known.exists():
+            said = _Said(**json.loads(known.read_text()))
+        else:
+            said = _solve(graph, bool(always or never), engine, limit)
+            if said.verdict is not Verdict.UNDECIDED or (frames and said.searched >= frames):
+                replace(known, json.dumps(dataclasses.asdict(said)))
+    trace = _renamed(said.values, source, left)
+    return Result(Verdict(said.verdict), said.seconds, trace, said.searched)
 
 
-def _solve(source: Model, graph: bytes, constrained: bool, engine: str, limit: int) -> Result:
+def _solve(graph: bytes, constrained: bool, engine: str, limit: int) -> _Said:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "in.aig").write_bytes(graph)
@@ -342,35 +342,40 @@ def _solve(source: Model, graph: bytes, constrained: bool, engine: str, limit: i
                 timeout=2 * limit + 30,
             )
         except subprocess.TimeoutExpired:
-            return Result(Verdict.UNDECIDED, time.monotonic() - began)
+            return _Said(Verdict.UNDECIDED, time.monotonic() - began)
         seconds = time.monotonic() - began
         said = _SAID.search(result.stdout)
         if said is None:
-            if _NOTHING.search(result.stdout + result.stderr):
-                return Result(Verdict.UNDECIDED, seconds)
             if "UNDECIDED" in result.stdout or "No output asserted" in result.stdout:
                 searched = _SEARCHED.search(result.stdout)
-                cycles = int(searched[1]) if searched else 0
-                return Result(Verdict.UNDECIDED, seconds, searched=cycles)
+                return _Said(
+                    Verdict.UNDECIDED, seconds, searched=int(searched[1]) if searched else 0
+                )
+            if "for combinational networks" in result.stdout:
+                raise _NothingLeft("Of the graph, nothing is left that has a state.")
+            if _OTHER.search(result.stdout + result.stderr):
+                return _Said(Verdict.UNDECIDED, seconds)
             lines = (result.stdout + result.stderr).strip().splitlines()
             raise ProverFailed("\n".join(["ABC failed:", *lines[-5:]]))
         if said[1] is None:
-            return Result(Verdict.PROVED, seconds)
-        # The state at the start comes before the cycles, and may look like one.
-        cycles = int(said[1]) + 1
-        return Result(Verdict.REFUTED, seconds, _trace(source, Path(folder, "out.cex"))[-cycles:])
+            return _Said(Verdict.PROVED, seconds)
+        # First a line with the latches, last one with a comment; between them the inputs.
+        witness = Path(folder, "out.cex").read_text().splitlines()[1:]
+        return _Said(Verdict.REFUTED, seconds, witness[: int(said[1]) + 1])
 
 
-def _trace(source: Model, path: Path) -> tuple[Mapping[str, int], ...]:
-    """The values of the named inputs, from a witness of AIGER."""
+def _renamed(
+    values: Sequence[str], source: Model, left: Sequence[int]
+) -> tuple[Mapping[str, int], ...]:
+    """A trace with names; inputs on which nothing depends are low."""
+    nothing = {named[0]: 0 for named in source.inputs if named is not None}
     cycles = []
-    for line in path.read_text().splitlines():
-        if len(line) != len(source.inputs) or set(line) - set("01x"):
-            continue
-        values: dict[str, int] = {}
-        for named, value in zip(source.inputs, line, strict=True):
+    for line in values:
+        cycle = dict(nothing)
+        for place, value in zip(left, line, strict=True):
+            named = source.inputs[place]
             if named is not None:
                 name, bit = named
-                values[name] = values.get(name, 0) | (value == "1") << bit
-        cycles.append(values)
+                cycle[name] |= (value == "1") << bit
+        cycles.append(cycle)
     return tuple(cycles)

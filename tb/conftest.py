@@ -16,6 +16,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the tests that every policy must pass, for this policy alone: "
         "a name, or path/to/file.py:ClassName",
     )
+    parser.addoption(
+        "--every-case",
+        action="store_true",
+        help="replay every recorded violation on every simulator, too: it takes half an hour",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,13 +38,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--arbiter`` only the tests that go through the policies are left."""
-    if config.getoption("--arbiter") is None:
-        return
+    """With ``--arbiter`` only the tests that go through the policies are left, and those that take
+    long only if they are asked for."""
     left: list[pytest.Item] = []
     others: list[pytest.Item] = []
     for item in items:
-        (others if item.get_closest_marker("conformance") is None else left).append(item)
+        wanted = (
+            config.getoption("--arbiter") is None or item.get_closest_marker("conformance")
+        ) and (config.getoption("--every-case") or not item.get_closest_marker("every_case"))
+        (left if wanted else others).append(item)
     config.hook.pytest_deselected(items=others)
     items[:] = left
 

@@ -384,12 +384,14 @@ class TestUsed:
             "test_everything",
             "test_translations_first",
             "test_everything_on_verilator",
+            "test_it_is_as_declared",
             "test_policies_declare_what_the_design_says",
             "test_numbers_agree",
             "test_simulators_agree",
+            "test_without_commands_no_policy_is_seen",
         }
         policies = {f"{own.label(name)}{choice}" for choice in choices}
         assert all(any(policy in test for policy in policies) for test in ids)
-        declaring = [test for test in ids if "declare" in test]
+        declaring = [test for test in ids if "test_policies_declare" in test]
         assert len(declaring) == 8 * len(policies)
         assert all(any(policy in test for test in declaring) for policy in policies)

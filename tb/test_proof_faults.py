@@ -173,8 +173,8 @@ FAULTS = {
     ),
     "version_check: the DMA goes on": Fault(
         VersionCheck,
-        "kill.eq(slot.occupied & slot.indexed & stale)",
-        "kill.eq(slot.occupied & slot.indexed & stale & 0)",
+        "kill.eq(slot.occupied & slot.indexed & ~self.is_current(number))",
+        "kill.eq(0)",
         Guarantee.FRESH_DMA,
     ),
     "version_check: a version in use is given again": Fault(

@@ -139,6 +139,19 @@ class Arbiter(Component):
         """Bits of the token that this policy stores in a slot; 0 for none."""
         return 0
 
+    def is_current(self, slot: int) -> ValueLike:
+        """Whether the policy takes the lookup in a slot for one whose entry has not changed.
+
+        Only for proofs, as :meth:`awaits`: a policy that goes by what it remembers says here how,
+        and a proof looks first whether that is right. Combinational, from what the policy sees and
+        from registers that its constructor makes.
+        """
+        return 0
+
+    def awaits(self, source: int, port: int) -> ValueLike:
+        """Whether C of the change of a source waits for the beat that is offered to a port."""
+        return 0
+
     def hold_back(self, m: Module, port: int, blocked: ValueLike) -> None:
         """Admits the lookup of a port, or treats it as ``on_pending`` says while ``blocked``."""
         blocked = Value.cast(blocked)

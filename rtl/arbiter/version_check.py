@@ -27,6 +27,15 @@ class VersionCheck(Arbiter):
     choices = ("version_bits", "on_wrap")
     replays = True
 
+    def __init__(self, config: TableConfig):
+        super().__init__(config)
+        self._versions = [
+            Signal(config.version_bits, name=f"version_{index}") for index in range(config.entries)
+        ]
+        sources = range(config.sources)
+        self._after_apply = [Signal(name=f"after_apply_{source}") for source in sources]
+        self._snapshot = [Signal(config.ports, name=f"snapshot_{source}") for source in sources]
+
     @classmethod
     def guarantees(cls, config: TableConfig) -> frozenset[Guarantee]:
         given = {
@@ -43,15 +52,21 @@ class VersionCheck(Arbiter):
     def token_width(cls, config: TableConfig) -> int:
         return config.version_bits
 
+    def _version(self, index: ValueLike) -> Value:
+        return Array(self._versions)[Value.cast(index)]
+
+    def is_current(self, slot: int) -> Value:
+        """The version that it took with it is that of its entry."""
+        return self.slot[slot].token == self._version(self.slot[slot].index)
+
+    def awaits(self, source: int, port: int) -> ValueLike:
+        """It was on offer at A, and has been ever since."""
+        change = self.change[source]
+        return change.wait & (self._after_apply[source] | self._snapshot[source][port])
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self.config
-        versions = [
-            Signal(config.version_bits, name=f"version_{index}") for index in range(config.entries)
-        ]
-
-        def version(index: ValueLike) -> Value:
-            return Array(versions)[Value.cast(index)]
+        config, version = self.config, self._version
 
         for admit in self.admit:
             m.d.comb += [admit.grant.eq(1), admit.token.eq(version(admit.index))]
@@ -61,13 +76,11 @@ class VersionCheck(Arbiter):
                 deliver.renewed.eq(version(deliver.index)),
             ]
         if config.scope is RetireScope.DMA:
-            for slot, kill in zip(self.slot, self.kill, strict=True):
-                stale = slot.token != version(slot.index)
-                m.d.comb += kill.eq(slot.occupied & slot.indexed & stale)
+            for number, (slot, kill) in enumerate(zip(self.slot, self.kill, strict=True)):
+                m.d.comb += kill.eq(slot.occupied & slot.indexed & ~self.is_current(number))
 
         for source, (change, match) in enumerate(zip(self.change, self.match, strict=True)):
-            after_apply = Signal(name=f"after_apply_{source}")
-            snapshot = Signal(config.ports, name=f"snapshot_{source}")
+            after_apply, snapshot = self._after_apply[source], self._snapshot[source]
             on_offer = Signal(config.ports, name=f"on_offer_{source}")
             remaining = Signal(config.ports, name=f"remaining_{source}")
             next_version = Signal(config.version_bits, name=f"next_version_{source}")

@@ -17,6 +17,9 @@ from tb.formal.harness import LONGEST, beyond
 from tb.formal.matrix import design
 from tb.formal.plan import ARBITER, PIPELINES, TABLES, modules
 
+WORKER = ("table.commands", "table.commands.worker")
+"""Modules that are taken out besides the parts of the table."""
+
 PATIENCE = 1
 """Cycles that a consumer and the DMA may take: the smallest that there is in scope ``dma``."""
 
@@ -58,14 +61,17 @@ class Bounds:
         self.limit = limit
         self.known: list[str] = []
         """Outputs of the harness that are never high."""
-        self._models: dict[tuple[str, ...], Model] = {}
+        self._parts = modules(config)
+        self._models: dict[frozenset[str], Model] = {}
 
-    def graph(self, free: tuple[str, ...]) -> Model:
+    def graph(self, free: tuple[str, ...], deadline: int = 0) -> Model:
         """The table among the patient, without some of its modules."""
-        if free not in self._models:
-            made = design(self.config, patience=PATIENCE)
-            self._models[free] = model(made, free)
-        return self._models[free]
+        key = frozenset(free)
+        if deadline or key not in self._models:
+            made = design(self.config, patience=PATIENCE, deadline=deadline)
+            every = {*WORKER, *(name for part in self._parts.values() for name in part)}
+            self._models[key] = model(made, sorted(every)).without(free)
+        return self._models[key]
 
     def lemma(self, output: str, *free: str) -> Bound:
         """Something that never happens."""
@@ -108,7 +114,7 @@ class Bounds:
         config = self.config
 
         def cut(*parts: str) -> tuple[str, ...]:
-            return modules(config, parts)
+            return tuple(module for part in parts for module in self._parts[part])
 
         yield self.lemma("unpaged_write", *cut(ARBITER, PIPELINES))
         yield self.lemma("unpaged", *cut(ARBITER, PIPELINES), "table.commands.worker")
@@ -147,10 +153,9 @@ class Bounds:
         if change.cycles is None:
             return
         # What the monitor says of it is the same.
-        judged = design(config, patience=PATIENCE, deadline=change.cycles)
         output = str(Guarantee.BOUNDED_INVALIDATION)
         never = [beyond("change", change.cycles)]
-        graph = model(judged, cut(ARBITER, PIPELINES, TABLES))
+        graph = self.graph(cut(ARBITER, PIPELINES, TABLES), change.cycles)
         result = prove(graph, output, (), never, self.limit)
         proved = result.verdict is Verdict.PROVED
         yield Bound(output, change.cycles if proved else None, None, result.seconds)

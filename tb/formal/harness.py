@@ -10,6 +10,7 @@ from rtl.config import TableConfig
 from rtl.layouts import is_unpaged
 from rtl.monitor import Guarantee
 from rtl.top import SharedTable
+from tb.formal.checking import CHECKING, checking
 from tb.formal.environment import (
     Allocation,
     PortChoiceSignature,
@@ -109,9 +110,12 @@ class Harness(Component):
         What is proved low by :class:`tb.formal.engine.EngineHarness`, for every policy.
     misread, misled, exposed : Out(1)
         See :class:`tb.formal.readers.Readers`.
-    unsound : Out(1)
+    astray, misplaced, misdated, unsound : Out(1)
+        See :class:`rtl.monitor.Monitor`.
     slow : Out(1)
         Somebody takes longer than ``patience``, as the table sees it.
+    misfiled, crowded, mistaken, unnoticed, late : Out(1)
+        See :func:`tb.formal.checking.checking`.
     unpaged, unpaged_write : Out(1)
         An entry that can be used is read, or written, with pages of a size that there is not.
     beyond : Out(1), one for each of :data:`LONGEST` and each number of cycles
@@ -143,10 +147,14 @@ class Harness(Component):
                 "misread": Out(1),
                 "misled": Out(1),
                 "exposed": Out(1),
+                "astray": Out(1),
+                "misplaced": Out(1),
+                "misdated": Out(1),
                 "unsound": Out(1),
                 "outlived": Out(1),
                 "stray": Out(1),
                 "slow": Out(1),
+                **{name: Out(1) for name in CHECKING},
                 "unpaged": Out(1),
                 "unpaged_write": Out(1),
                 **{str(guarantee): Out(1) for guarantee in Guarantee},
@@ -231,6 +239,9 @@ class Harness(Component):
             self.exposed.eq(readers.exposed),
         ]
 
+        for name, wrong in checking(table, readers.gone, shadow.replaced).items():
+            m.d.comb += getattr(self, name).eq(wrong)
+
         written = table.entry_write
         m.d.comb += [
             self.unpaged.eq(table.unpaged.any()),
@@ -253,6 +264,9 @@ class Harness(Component):
             self.pages_written.eq(allocation.pages_written),
             self.disagree.eq(~shadow.agree),
             self.disturbed.eq(~shadow.kept),
+            self.astray.eq(table.astray),
+            self.misplaced.eq(table.misplaced),
+            self.misdated.eq(table.misdated),
             self.unsound.eq(table.unsound),
             self.outlived.eq(table.outlived),
             self.stray.eq(table.stray),

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,22 @@ from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import ROOT, Design, source_hash, table_hash
 from sim.prover import Model, Result, Verdict, induct, model, prove, refute
+from tb.formal.anything import any_policy
 from tb.formal.engine import EngineHarness
 from tb.formal.harness import SMALL, Harness
-from tb.formal.plan import ENGINE, GUARANTEES, LEMMAS, OF_BOTH, READERS, RULES, Step, modules
+from tb.formal.plan import (
+    ARBITER,
+    CHECKING,
+    ENGINE,
+    GUARANTEES,
+    LEMMAS,
+    OF_BOTH,
+    READERS,
+    RULES,
+    Step,
+    checks,
+    modules,
+)
 from tb.variants import name_of, policies
 
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -30,6 +43,18 @@ REDUCED: tuple[dict[str, int], ...] = (
     {},
 )
 """Where a violation is looked for, in this order: a small table has a short search."""
+
+MADE_OF = (
+    "anything",
+    "checking",
+    "engine",
+    "environment",
+    "harness",
+    "ledger",
+    "readers",
+    "shadow",
+)
+"""Files that the harnesses come from."""
 
 LAWFUL = tuple(RULES)
 """What every counterexample keeps to."""
@@ -111,44 +136,63 @@ class Cell:
 
 
 class Subject:
-    """One configuration in one harness, its graphs, and what was proved of it.
+    """One configuration in one harness, and what was proved of it.
 
     Parameters
     ----------
     config : TableConfig
-    source : Design
-        The harness.
+    harness : callable
+        Makes the design from a configuration.
+    parts : mapping
+        Modules that can be taken out, by the name of the part that they make up.
     limit : int
         Seconds that one try may take.
     """
 
-    def __init__(self, config: TableConfig, source: Design, limit: int = 120):
+    def __init__(
+        self,
+        config: TableConfig,
+        harness: Callable[[TableConfig], Design],
+        parts: Mapping[str, tuple[str, ...]],
+        limit: int = 120,
+    ):
         self.config = config
-        self.source = source
         self.limit = limit
         self.proved: list[str] = []
-        self._models: dict[tuple[str, ...], Model] = {}
+        self._harness = harness
+        self._parts = parts
+        self._models: dict[tuple[TableConfig, tuple[str, ...]], Model] = {}
 
-    def graph(self, free: tuple[str, ...] = ()) -> Model:
-        """The harness without some of its modules."""
-        if free not in self._models:
-            self._models[free] = model(self.source, free)
-        return self._models[free]
+    def graph(self, config: TableConfig, parts: tuple[str, ...] = ()) -> Model:
+        """The harness without some parts of the table."""
+        key = config, parts
+        if key not in self._models:
+            if parts:
+                modules = [module for part in parts for module in self._parts[part]]
+                self._models[key] = self.graph(config).without(modules)
+            else:
+                # Of a policy of which nothing is left but constants, there is no module.
+                modules = [
+                    module
+                    for part, made_of in self._parts.items()
+                    for module in made_of
+                    if part != ARBITER or config != self.config
+                ]
+                self._models[key] = model(self._harness(config), modules)
+        return self._models[key]
 
     def prove(self, step: Step) -> Result:
         """Tries one step, at first without what it can do without."""
         attempt = induct if step.inductive else prove
         never = [lemma for lemma in step.never if lemma in self.proved]
+        tries = [(self.config, step.parts), (self.config, ())]
+        if step.of_any:
+            tries.insert(0, (any_policy(self.config), (*step.parts, ARBITER)))
         seconds = 0.0
         result = None
-        for parts in dict.fromkeys((step.parts, ())):
-            result = attempt(
-                self.graph(modules(self.config, parts)),
-                step.output,
-                step.always,
-                never,
-                self.limit,
-            )
+        for config, parts in dict.fromkeys(tries):
+            graph = self.graph(config, parts)
+            result = attempt(graph, step.output, step.always, never, self.limit)
             seconds += result.seconds
             if result.verdict is Verdict.PROVED:
                 break
@@ -174,7 +218,7 @@ def engine_design(config: TableConfig) -> Design:
 
 
 def _key(config: TableConfig) -> str:
-    sources = source_hash(sorted((ROOT / "tb" / "formal").glob("*.py")))
+    sources = source_hash([ROOT / "tb" / "formal" / f"{name}.py" for name in MADE_OF])
     return f"{table_hash(config)} {sources} {config!r}"
 
 
@@ -184,12 +228,12 @@ def solve(config: TableConfig, limit: int = 120, part: str = "") -> Iterator[Cel
     With ``part`` only guarantees whose name holds it.
     """
     declared = policy(config.arbiter).guarantees(config)
-    table = Subject(config, design(config), limit)
-    for step in LEMMAS:
+    table = Subject(config, design, modules(config), limit)
+    for step in (*LEMMAS, *(CHECKING if checks(config) else ())):
         yield table.lemma(step)
-    if Guarantee.UNTORN in declared:
-        # Whatever the policy, the graph of the engine is the same, and so is the proof.
-        engine = Subject(config, engine_design(config), limit)
+    if Guarantee.UNTORN in declared and part in Guarantee.UNTORN:
+        # Whatever the policy, the engine is the same, and so is the proof.
+        engine = Subject(any_policy(config), engine_design, {}, limit)
         for step in ENGINE:
             yield engine.lemma(step, "engine.")
         table.proved += [name for name in OF_BOTH if name in engine.proved]

@@ -1,9 +1,8 @@
 """What is proved, in which order, and what each proof stands on."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rtl.arbiter import policy
+from rtl.arbiter import Arbiter, policy
 from rtl.config import ReadStructure, TableConfig
 from rtl.monitor import Guarantee
 
@@ -28,6 +27,9 @@ class Step:
         Lemmas that are assumed where they were proved before.
     parts : tuple of str
         Parts of the table that the proof can do without: it is tried without them first.
+    of_any : bool
+        It is true under every policy: it is tried with one that may do anything first, and what
+        is proved of that one needn't be proved of another.
     inductive : bool
         It follows from itself one cycle earlier: for :func:`sim.prover.induct`, not for
         :func:`sim.prover.prove`.
@@ -37,20 +39,26 @@ class Step:
     always: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    of_any: bool = False
     inductive: bool = False
 
 
 ARBITER = "arbiter"
 PIPELINES = "pipelines"
+SLOTS = "slots"
 TABLES = "tables"
-"""Both tables, and what a command may do and makes of an entry."""
+"""Parts of the table. The last one is both tables, and ``legality``: what a command may do to an
+entry, and makes of it."""
 
 LEMMAS = (
-    Step("unsound", parts=(ARBITER,)),
-    Step("stray", parts=(ARBITER, TABLES)),
+    Step("astray", parts=(TABLES, SLOTS), of_any=True),
+    Step("misplaced", never=("astray",), parts=(TABLES,), of_any=True),
+    Step("misdated", never=("astray", "misplaced"), of_any=True),
+    Step("unsound", never=("astray", "misplaced", "misdated"), of_any=True),
+    Step("stray", never=("unsound",), parts=(TABLES,), of_any=True),
     Step("outlived", parts=(PIPELINES, TABLES)),
 )
-"""What the guarantees stand on, under any policy (the first two) or under most (the last)."""
+"""What the guarantees stand on."""
 
 ENGINE = (
     Step("misread"),
@@ -67,10 +75,33 @@ All of it is true of the engine in a table: it is the same, and so are its sourc
 OF_BOTH = ("disagree", "disturbed")
 """Outputs of both harnesses that :data:`ENGINE` proves and :data:`READERS` stand on."""
 
+NOTICED = ("unsound", "misfiled", "crowded", "detached", "interrupted", "mislaid", "mistaken")
+
+CHECKING = (
+    Step("misfiled", of_any=True, inductive=True),
+    Step("crowded", parts=(PIPELINES,), of_any=True),
+    Step("detached", parts=(PIPELINES,), of_any=True),
+    Step("interrupted", parts=(PIPELINES, TABLES), of_any=True),
+    Step("mislaid", never=("unsound",), parts=(TABLES,), of_any=True),
+    Step("mistaken", never=("unsound", "misfiled"), parts=(TABLES,)),
+    Step("unnoticed", never=NOTICED, inductive=True),
+    Step("late", never=(*NOTICED, "unnoticed"), parts=(TABLES,)),
+)
+"""Why a policy is right that checks its lookups, see :mod:`tb.formal.checking`: for those that say
+how they do it, and on the way to everything about answers."""
+
+CHECKED = (*NOTICED, "unnoticed", "late")
+"""What :data:`CHECKING` proves, and what else it stands on."""
+
 READERS = (
-    Step("misread", parts=(ARBITER,)),
-    Step("misled", never=("misread", "unsound", "disagree", "disturbed"), inductive=True),
-    Step("exposed", never=("unsound",)),
+    Step("misread", of_any=True),
+    Step(
+        "misled",
+        never=("misread", "unsound", "disagree", "disturbed"),
+        of_any=True,
+        inductive=True,
+    ),
+    Step("exposed", never=CHECKED),
 )
 """On the way to ``untorn``, after :data:`LEMMAS` and :data:`ENGINE`.
 
@@ -82,28 +113,33 @@ are assumed: ``disagree`` and ``disturbed`` hold only under them.
 GUARANTEES = {
     Guarantee.UNTORN: Step("untorn", never=("unsound", "misread", "misled", "exposed")),
     Guarantee.FRESH_ADMIT: Step("fresh_admit", never=("unsound",)),
-    Guarantee.FRESH_ANSWER: Step("fresh_answer", never=("unsound", "outlived")),
-    Guarantee.FRESH_DMA: Step("fresh_dma", never=("unsound", "outlived", "stray")),
-    Guarantee.NO_EARLY_REUSE: Step("no_early_reuse", parts=(ARBITER, PIPELINES)),
+    Guarantee.FRESH_ANSWER: Step("fresh_answer", never=(*CHECKED, "outlived")),
+    Guarantee.FRESH_DMA: Step("fresh_dma", never=(*CHECKED, "outlived", "stray")),
+    Guarantee.NO_EARLY_REUSE: Step("no_early_reuse", parts=(PIPELINES,), of_any=True),
     Guarantee.LOOKUP_NEVER_WAITS: Step("lookup_never_waits", parts=(PIPELINES, TABLES)),
     Guarantee.ISOLATED_LOOKUPS: Step("isolated_lookups"),
-    Guarantee.ISOLATED_INVALIDATION: Step("isolated_invalidation", parts=(PIPELINES, TABLES)),
+    Guarantee.ISOLATED_INVALIDATION: Step(
+        "isolated_invalidation", never=("unsound", "misfiled"), parts=(PIPELINES, TABLES)
+    ),
     Guarantee.LOSSLESS: Step("lossless"),
 }
 
 
-def is_open(config: TableConfig, guarantee: Guarantee) -> bool:
-    """Declared, believed, and not proved yet: what a policy that replays does to its answers."""
-    unproved = {Guarantee.UNTORN, Guarantee.FRESH_ANSWER, Guarantee.FRESH_DMA}
-    return guarantee in unproved and policy(config.arbiter).replays
+def checks(config: TableConfig) -> bool:
+    """The policy says how it checks its lookups."""
+    cls = policy(config.arbiter)
+    return cls.is_current is not Arbiter.is_current and Guarantee.FRESH_ANSWER in cls.guarantees(
+        config
+    )
 
 
-def modules(config: TableConfig, parts: Sequence[str]) -> tuple[str, ...]:
-    """The modules of the harness that make up some parts of the table."""
-    found = ["table.arbiter"] if ARBITER in parts else []
-    if PIPELINES in parts:
-        replicated = config.read_structure is ReadStructure.REPLICATED
-        found += [f"table.pipeline_{n}" for n in range(config.pipelines if replicated else 1)]
-    if TABLES in parts:
-        found += ["table.mpt", "table.mtt", "table.commands.worker.legality"]
-    return tuple(found)
+def modules(config: TableConfig) -> dict[str, tuple[str, ...]]:
+    """The modules of the harness that make up each part of the table."""
+    replicated = config.read_structure is ReadStructure.REPLICATED
+    pipelines = range(config.pipelines if replicated else 1)
+    return {
+        ARBITER: ("table.arbiter",),
+        PIPELINES: tuple(f"table.pipeline_{n}" for n in pipelines),
+        SLOTS: ("table.slots",),
+        TABLES: ("table.mpt", "table.mtt", "table.commands.worker.legality"),
+    }

@@ -44,6 +44,8 @@ class Readers(Component):
         entry doesn't expect.
     exposed : Out(1)
         A lookup that has been let go is answered as if it hadn't.
+    gone : Out(config.slots)
+        Lookups that have been let go.
     """
 
     def __init__(self, config: TableConfig):
@@ -62,6 +64,7 @@ class Readers(Component):
                 "misread": Out(1),
                 "misled": Out(1),
                 "exposed": Out(1),
+                "gone": Out(config.slots),
             }
         )
 
@@ -72,7 +75,7 @@ class Readers(Component):
         misled: list[Value] = []
         exposed: list[Value] = []
 
-        gone = Signal(config.slots)
+        gone = self.gone
         for slot, record in enumerate(self.record):
             standing = [
                 old.valid & (old.index == record.index) & record.changed for old in self.replaced
