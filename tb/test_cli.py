@@ -23,7 +23,14 @@ from rtl.config import TableConfig
 from sim import cli, job
 from sim.cli import main
 from sim.netlist import ROOT
-from sim.parameters import RUN_PARAMETERS, TABLE_PARAMETERS, UsageError, parse, parse_table
+from sim.parameters import (
+    PROOF_PARAMETERS,
+    RUN_PARAMETERS,
+    TABLE_PARAMETERS,
+    UsageError,
+    parse,
+    parse_table,
+)
 
 SMALL = ROOT / "tb" / "data" / "roce_small.pcap"
 ETHER = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
@@ -195,7 +202,7 @@ class TestNames:
     @pytest.mark.parametrize("verb", ["play", "", "--help", "RUN"])
     def test_verb_is_not_known(self, refused: Refused, verb: str):
         assert (
-            refused(verb=verb) == "The command must be one of run, waves, verilog, help, "
+            refused(verb=verb) == "The command must be one of run, waves, verilog, prove, help, "
             f"not {verb or 'empty'}."
         )
 
@@ -393,11 +400,13 @@ class TestHelp:
         said = capsys.readouterr()
         assert said.err == ""
         listed = [line.split()[0] for line in said.out.splitlines() if line.startswith("  ")]
-        assert listed == [name.upper() for name in [*RUN_PARAMETERS, *TABLE_PARAMETERS]]
+        names = [*RUN_PARAMETERS, *TABLE_PARAMETERS, *PROOF_PARAMETERS]
+        assert listed == [name.upper() for name in names]
 
     def test_choices_are_listed(self, capsys: pytest.CaptureFixture[str]):
         main(["help"])
-        lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+        said = capsys.readouterr().out.split("A proof:")[0]
+        lines = {line.split()[0]: line for line in said.splitlines() if line}
         for name, choices in CHOICES.items():
             listed = re.search(r"\(([^()]*)\)$", lines[name])
             assert listed is not None
