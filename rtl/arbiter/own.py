@@ -213,11 +213,11 @@ def _refusing(allowed: str, name: str) -> Iterator[None]:
             # Amaranth warns of an elaborate() without a return.
             warnings.simplefilter("error", UserWarning)
             yield
-    except PolicyError:
-        raise
     except (Exception, SystemExit) as error:
         # What was made and is of no use now is no news.
         UnusedElaboratable._MustUse__silence = True  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(error, PolicyError):
+            raise
         raise PolicyError(allowed, name, _why(error, file_of(name))) from error
 
 
