@@ -4,15 +4,18 @@ The policies of these tests are written to files of their own, as somebody would
 but the seam.
 """
 
+import gc
 import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from amaranth.hdl import Fragment
 
 from rtl.arbiter import POLICIES, own, policy
 from rtl.config import ConfigError, TableConfig
@@ -243,6 +246,17 @@ class TestRefused:
         TableConfig(**SIZE, arbiter=name)
         with pytest.raises(ConfigError, match="ZeroDivisionError in line 19"):
             TableConfig(**{**SIZE, "ports": 2}, arbiter=name)
+
+    def test_no_word_of_what_is_left(self, write: Write):
+        """Amaranth complains of what nobody elaborated whenever it is collected, however late."""
+        name = write((AT_ONCE + "        1 / 0\n").replace(RETURN, "").partition("\n")[2])
+        with warnings.catch_warnings(record=True, action="always") as said:
+            with pytest.raises(ConfigError) as refused:
+                TableConfig(**SIZE, arbiter=name)
+            Fragment.get(policy("apply_now")(TableConfig(**SIZE)), None)
+            del refused
+            gc.collect()
+        assert [str(warning.message) for warning in said] == []
 
     @pytest.mark.parametrize("verb", ["run", "waves", "verilog"])
     def test_on_the_command_line(self, write: Write, capsys: pytest.CaptureFixture[str], verb: str):

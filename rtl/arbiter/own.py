@@ -8,6 +8,7 @@ made anew when the file itself changes.
 import contextlib
 import dataclasses
 import functools
+import gc
 import hashlib
 import importlib.util
 import inspect
@@ -20,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
-from amaranth.hdl import Fragment, Shape, UnusedElaboratable, Value
+from amaranth.hdl import Elaboratable, Fragment, Shape, Value
 from amaranth.hdl._xfrm import DomainCollector
 from amaranth.lib.wiring import Flow
 
@@ -214,11 +215,21 @@ def _refusing(allowed: str, name: str) -> Iterator[None]:
             warnings.simplefilter("error", UserWarning)
             yield
     except (Exception, SystemExit) as error:
-        # What was made and is of no use now is no news.
-        UnusedElaboratable._MustUse__silence = True  # pyright: ignore[reportAttributeAccessIssue]
+        _forget_unused()
         if isinstance(error, PolicyError):
             raise
         raise PolicyError(allowed, name, _why(error, file_of(name))) from error
+
+
+def _forget_unused() -> None:
+    """What was made and is of no use now is no news.
+
+    Each thing is marked by itself: a switch for all of them is thrown back by the next
+    elaboration, and the traceback's cycles may live longer than that.
+    """
+    for thing in gc.get_objects():
+        if issubclass(type(thing), Elaboratable):
+            thing._MustUse__silence = True
 
 
 def _why(error: BaseException, path: Path) -> str:
