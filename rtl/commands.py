@@ -20,9 +20,7 @@ from rtl.layouts import (
 from rtl.recency.seam import UseSignature
 from rtl.tables import ReadSignature, WriteSignature
 from rtl.turns import Line, Turns
-from rtl.watched import (
-    WatchedChangeSignature,
-)
+from rtl.watched import WatchedChangeSignature
 from rtl.worker import (
     WatchedWorkerSignature,
     Worker,

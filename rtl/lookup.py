@@ -11,10 +11,7 @@ from rtl.config import RetireScope, TableConfig
 from rtl.layouts import LookupStatus, beat_layout, entry_layout, translation_layout
 from rtl.replay import DEPTH, ReplayBuffer
 from rtl.tables import ReadSignature
-from rtl.watched import (
-    WatchedReadsSignature,
-    WatchedStageSignature,
-)
+from rtl.watched import WatchedReadsSignature, WatchedStageSignature
 
 
 def delivery_layout(config: TableConfig) -> data.StructLayout:

@@ -10,10 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.component import Component
 from rtl.config import RetireScope, TableConfig
-from rtl.layouts import (
-    LookupStatus,
-    translation_layout,
-)
+from rtl.layouts import LookupStatus, translation_layout
 from rtl.slots import TagSignature, TakeSignature
 from rtl.tables import CopiedMemory, WriteSignature
 from rtl.watched import (

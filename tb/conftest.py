@@ -59,5 +59,6 @@ def simulator(request: pytest.FixtureRequest) -> Simulator:
     """
     chosen: Simulator = request.param
     if chosen not in simulators.available():
+        # As in tb/needs.py: a package of the system, and optional but for CI.
         pytest.skip(NO_ICARUS)
     return chosen

@@ -12,6 +12,7 @@ from sim.aiger import Graph, Model
 from sim.netlist import Design
 from sim.prover import ProverFailed, Verdict, induct, model, prove, refute
 from tb.formal.environment import clocked
+from tb.formal.small import made_of
 
 GRAPH = Graph(2, (8, 3), (9, 6, 0, 1), ((4, 2), (7, 6), (10, 5)))
 """Two inputs, two latches, three gates. The second latch hangs on the first input alone."""
@@ -185,3 +186,11 @@ class TestVerdicts:
         monkeypatch.setattr(prover, "CACHE", tmp_path)
         assert refute(adder, "is_ten") == refute(adder, "is_ten")
         assert len(list((tmp_path / "proof").glob("*.json"))) == 1
+
+
+def test_a_harness_is_made_of_what_it_imports():
+    """And of nothing that only uses it: a stale graph would be a proof of something else."""
+    names = {file.stem for file in made_of("tb.formal.harness")}
+    assert names == {"checking", "environment", "harness", "readers", "shadow"}
+    assert {"engine", "ledger", "shadow"} < {file.stem for file in made_of("tb.formal.engine")}
+    assert names < {file.stem for file in made_of("tb.formal.covers")}

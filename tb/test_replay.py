@@ -36,7 +36,7 @@ from tb.formal.recorder import (
     wide_port,
 )
 from tb.model.table import LookupStatus, Opcode, Rights
-from tb.needs import needs_gtkwave_tool, needs_icarus
+from tb.needs import needs_icarus, needs_program
 
 DMA = "apply_now-fresh_dma"
 
@@ -483,7 +483,7 @@ def test_it_is_shown(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, marks: list[str], period: int
 ):
     """The marker is in the cycle of the violation, and its guarantee comes first."""
-    needs_gtkwave_tool("fst2vcd")
+    needs_program("fst2vcd")
     opened: list[Path] = []
     monkeypatch.setattr(cli, "open_in_gtkwave", lambda save: opened.append(save) or 0)
     assert main(["waves", f"CASE={name}", "SIM=icarus"]) == 0

@@ -1,7 +1,6 @@
 """Save files for GTKWave: what they show is in the dump, and the real GTKWave finds it."""
 
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from enum import Enum
@@ -17,7 +16,7 @@ from sim.dump import Race, WavesError, find_race, read_header
 from sim.run import RunFailed, run
 from sim.screenshot import virtual_screen
 from sim.simulators import Simulator
-from tb.needs import needs_gtkwave_tool, needs_icarus
+from tb.needs import needs_icarus, needs_program
 
 BENCH = "tb.harness.bench_one_race"
 
@@ -38,7 +37,7 @@ def dump_of(config: TableConfig, simulator: Simulator, folder: Path) -> Dumped:
     result = run(config, simulator, BENCH, waves=True, run_dir=folder)
     assert result.waves is not None
     if simulator is Simulator.ICARUS:
-        needs_gtkwave_tool("fst2vcd")
+        needs_program("fst2vcd")
     return Dumped(result.waves, config)
 
 
@@ -185,7 +184,7 @@ def test_fst_without_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_convert(tmp_path: Path):
-    needs_gtkwave_tool("vcd2fst")
+    needs_program("vcd2fst")
     dump = handmade(tmp_path)
     before = names_in(dump)
     converted = waves.convert(dump)
@@ -242,7 +241,7 @@ def test_failed_run_of_a_table_can_be_looked_at(
     dump = "dump.vcd" if simulator is Simulator.VERILATOR else "dump.fst"
     assert caught.value.waves == folder / dump
     if simulator is Simulator.ICARUS:
-        needs_gtkwave_tool("fst2vcd")
+        needs_program("fst2vcd")
     assert "First violation: fresh_dma" in (folder / waves.SAVE_NAME).read_text()
     (look,) = re.findall(r"^look: (.+)$", str(caught.value), re.MULTILINE)
     assert look == f"cd '{folder}' && gtkwave --dump {dump} --save {waves.SAVE_NAME}"
@@ -261,9 +260,8 @@ exit
 
 
 def test_in_the_real_gtkwave(dumped: Dumped, tmp_path: Path):
-    for program, package in (("gtkwave", "gtkwave"), ("Xvfb", "xvfb")):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed (Debian package {package})")
+    needs_program("gtkwave")
+    needs_program("Xvfb", "xvfb")
     save = check(dumped)
     # It still works after the folder was moved, and from anywhere.
     folder = dumped.path.parent.rename(tmp_path / "moved")

@@ -26,9 +26,7 @@ from rtl.layouts import (
     tag_signature,
 )
 from rtl.slots import TagSignature
-from rtl.watched import (
-    WatchedChangeSignature,
-)
+from rtl.watched import WatchedChangeSignature
 
 
 class PortChoiceSignature(wiring.Signature):

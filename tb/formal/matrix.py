@@ -9,7 +9,7 @@ from typing import Any
 from rtl.arbiter import policy
 from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
 from rtl.monitor import Guarantee
-from sim.netlist import ROOT, Design, source_hash, table_hash
+from sim.netlist import Design
 from sim.prover import Model, Result, Verdict, induct, model, prove, refute
 from tb.formal.anything import any_policy
 from tb.formal.engine import EngineHarness
@@ -27,6 +27,7 @@ from tb.formal.plan import (
     checks,
     modules,
 )
+from tb.formal.small import harness_of
 from tb.variants import name_of, policies
 
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -43,18 +44,6 @@ REDUCED: tuple[dict[str, int], ...] = (
     {},
 )
 """Where a violation is looked for, in this order: a small table has a short search."""
-
-MADE_OF = (
-    "anything",
-    "checking",
-    "engine",
-    "environment",
-    "harness",
-    "ledger",
-    "readers",
-    "shadow",
-)
-"""Files that the harnesses come from."""
 
 LAWFUL = tuple(RULES)
 """What every counterexample keeps to."""
@@ -207,19 +196,14 @@ class Subject:
         return Cell(f"{prefix}{step.output}", False, result.verdict, result.seconds)
 
 
-def design(config: TableConfig, **terms: int) -> Design:
+def design(config: TableConfig, deadline: int = 0, patience: int | None = None) -> Design:
     """The harness around a table."""
-    return Design("harness", lambda: Harness(config, **terms), f"{_key(config)} {terms!r}")
+    return harness_of("harness", Harness, config, deadline=deadline, patience=patience)
 
 
 def engine_design(config: TableConfig) -> Design:
     """The harness around a command engine alone."""
-    return Design("engine_harness", lambda: EngineHarness(config), _key(config))
-
-
-def _key(config: TableConfig) -> str:
-    sources = source_hash([ROOT / "tb" / "formal" / f"{name}.py" for name in MADE_OF])
-    return f"{table_hash(config)} {sources} {config!r}"
+    return harness_of("engine_harness", EngineHarness, config)
 
 
 def solve(config: TableConfig, limit: int = 120, part: str = "") -> Iterator[Cell]:

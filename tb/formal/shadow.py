@@ -13,9 +13,7 @@ from rtl.layouts import EntryKind, EntryState, entry_layout, stamp_layout, trans
 from rtl.legality import PageCount
 from rtl.monitor import any_of
 from rtl.tables import WriteSignature
-from rtl.watched import (
-    WatchedChangeSignature,
-)
+from rtl.watched import WatchedChangeSignature
 
 
 def row_layout(config: TableConfig) -> data.StructLayout:
