@@ -17,7 +17,7 @@ from tb.agents.queue_pair import QueuePair
 from tb.agents.requests import CommandRequest, LookupRequest
 from tb.agents.scenes import PAGE, Buffer, shared_buffer
 from tb.bench_readers import FIRST_BEAT, REPLAYED
-from tb.model.table import Command, CommandStatus, EntryKind, Key, LookupStatus, Opcode
+from tb.model.words import Command, CommandStatus, EntryKind, Key, LookupStatus, Opcode
 
 DMA_PAUSE = (4, 4)
 """Long enough that a DMA engine still has beats to issue when nobody waits for it."""

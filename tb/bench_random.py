@@ -10,7 +10,7 @@ from sim.run import bench_parameters
 from tb.agents.environment import Environment
 from tb.agents.generators import GENERATORS
 from tb.agents.scenes import ALL_RIGHTS, PAGE
-from tb.model.table import (
+from tb.model.words import (
     Command,
     Entry,
     EntryKind,

@@ -12,7 +12,7 @@ from tb.agents.environment import Environment
 from tb.agents.generators import GENERATORS
 from tb.agents.queue_pair import QueuePair
 from tb.agents.scenes import ALL_RIGHTS, PAGE, Buffer, shared_buffer
-from tb.model.table import Command, EntryKind, Key, Lookup, LookupStatus, Opcode, Rights
+from tb.model.words import Command, EntryKind, Key, Lookup, LookupStatus, Opcode, Rights
 
 FIRST_BEAT = 3
 """Cycles from admission to the first beat."""

@@ -26,15 +26,7 @@ from tb.agents.ports import Port
 from tb.agents.requests import CommandRequest, LookupRequest
 from tb.agents.scenes import PAGE, shared_buffer
 from tb.bench_readers import FIRST_BEAT, REPLAYED
-from tb.model.table import (
-    Command,
-    CommandStatus,
-    EntryKind,
-    Key,
-    Lookup,
-    LookupStatus,
-    Opcode,
-)
+from tb.model.words import Command, CommandStatus, EntryKind, Key, Lookup, LookupStatus, Opcode
 
 CHECKED = 4
 """Cycles from the acceptance of a command to R, or to the completion if it asks for nothing."""

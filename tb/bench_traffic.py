@@ -20,14 +20,7 @@ from tb.agents.generators import GENERATORS
 from tb.agents.queue_pair import QueuePair
 from tb.agents.requests import CommandRequest, LookupRequest
 from tb.agents.scenes import PAGE_SHIFT, Buffer, shared_buffer
-from tb.model.table import (
-    Command,
-    CommandStatus,
-    EntryKind,
-    Lookup,
-    LookupStatus,
-    Rights,
-)
+from tb.model.words import Command, CommandStatus, EntryKind, Lookup, LookupStatus, Rights
 
 HOST, SEND_QUEUE, RESPONDER = range(3)
 

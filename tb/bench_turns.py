@@ -10,7 +10,7 @@ from rtl.arbiter import own
 from tb.agents.environment import Environment
 from tb.agents.scenes import PAGE, shared_buffer
 from tb.bench_timing import CHECKED
-from tb.model.table import Command, CommandStatus, EntryKind, Key, Opcode
+from tb.model.words import Command, CommandStatus, EntryKind, Key, Opcode
 
 
 @cocotb.test()

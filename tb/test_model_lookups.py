@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from tb.model.examples import EMPTY_OK, TOP, a_table, failed, lookup, region, register
-from tb.model.table import NO_RIGHTS, Beat, Entry, EntryKind, EntryState, Rights, answer_of, check
-from tb.model.table import LookupStatus as L
+from tb.model.lookups import answer_of, check
+from tb.model.words import NO_RIGHTS, Beat, Entry, EntryKind, EntryState, Rights
+from tb.model.words import LookupStatus as L
 
 
 class TestCheck:

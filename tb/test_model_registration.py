@@ -20,7 +20,8 @@ from tb.model.examples import (
     window,
     write,
 )
-from tb.model.table import (
+from tb.model.table import Table
+from tb.model.words import (
     NO_RIGHTS,
     NOBODY,
     Beat,
@@ -31,10 +32,9 @@ from tb.model.table import (
     EntryState,
     Key,
     Opcode,
-    Table,
 )
-from tb.model.table import CommandStatus as C
-from tb.model.table import LookupStatus as L
+from tb.model.words import CommandStatus as C
+from tb.model.words import LookupStatus as L
 
 
 class TestAnyOpcode:

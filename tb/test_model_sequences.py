@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtl import layouts
-from tb.model import table as model
+from tb.model import words as model
 from tb.model.examples import ALL_RIGHTS, bind, lookup, register, state_of, window
-from tb.model.table import (
+from tb.model.table import Table
+from tb.model.words import (
     NO_RIGHTS,
     NOBODY,
     Beat,
@@ -20,10 +21,9 @@ from tb.model.table import (
     Lookup,
     Opcode,
     Rights,
-    Table,
 )
-from tb.model.table import CommandStatus as C
-from tb.model.table import LookupStatus as L
+from tb.model.words import CommandStatus as C
+from tb.model.words import LookupStatus as L
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tb.model.examples import (
     register,
     window,
 )
-from tb.model.table import (
+from tb.model.words import (
     NO_RIGHTS,
     Beat,
     Completion,
@@ -27,8 +27,8 @@ from tb.model.table import (
     Opcode,
     Rights,
 )
-from tb.model.table import CommandStatus as C
-from tb.model.table import LookupStatus as L
+from tb.model.words import CommandStatus as C
+from tb.model.words import LookupStatus as L
 
 BOTH_INVALIDATES = pytest.mark.parametrize(
     "opcode", [Opcode.LOCAL_INVALIDATE, Opcode.REMOTE_INVALIDATE]

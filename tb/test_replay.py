@@ -35,7 +35,7 @@ from tb.formal.recorder import (
     wide_lookup,
     wide_port,
 )
-from tb.model.table import LookupStatus, Opcode, Rights
+from tb.model.words import LookupStatus, Opcode, Rights
 from tb.needs import needs_icarus, needs_program
 
 DMA = "apply_now-fresh_dma"

@@ -6,7 +6,8 @@ import pytest
 
 from tb.agents.packing import Packer
 from tb.model.scoreboard import Scoreboard, Unexplained
-from tb.model.table import (
+from tb.model.table import Table
+from tb.model.words import (
     Beat,
     Command,
     CommandStatus,
@@ -16,7 +17,6 @@ from tb.model.table import (
     LookupStatus,
     Opcode,
     Rights,
-    Table,
 )
 
 KEY = Key(3, 0x10)

@@ -10,7 +10,7 @@ from tb.agents.packing import Packer
 from tb.agents.ports import open_bus
 from tb.agents.requests import CommandRequest
 from tb.model.scoreboard import Scoreboard
-from tb.model.table import (
+from tb.model.words import (
     Command,
     CommandStatus,
     Completion,

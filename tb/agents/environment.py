@@ -18,7 +18,8 @@ from tb.agents.dma import DmaEngine
 from tb.agents.ports import Port
 from tb.agents.requests import CommandRequest, LookupRequest
 from tb.model.scoreboard import Scoreboard
-from tb.model.table import Command, Lookup, Table
+from tb.model.table import Table
+from tb.model.words import Command, Lookup
 
 CLOCK_NS = 10
 

@@ -12,7 +12,7 @@ from tb.agents.generators import Willing, always
 from tb.agents.packing import Packer
 from tb.agents.requests import LookupRequest
 from tb.model.scoreboard import Scoreboard
-from tb.model.table import Beat, Lookup, LookupStatus
+from tb.model.words import Beat, Lookup, LookupStatus
 
 
 def open_bus(dut: Any, name: str, *signals: str) -> Any:

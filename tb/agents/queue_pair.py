@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from tb.agents.environment import Environment
 from tb.agents.requests import LookupRequest
-from tb.model.table import Lookup, LookupStatus
+from tb.model.words import Lookup, LookupStatus
 
 
 class QueuePair:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from cocotb.triggers import Event
 
-from tb.model.table import Beat, Command, Completion, Lookup, LookupStatus
+from tb.model.words import Beat, Command, Completion, Lookup, LookupStatus
 
 
 @dataclass(eq=False)

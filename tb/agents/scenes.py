@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 
 from rtl.config import TableConfig
-from tb.model.table import Command, EntryKind, Key, Lookup, Opcode, Rights
+from tb.model.words import Command, EntryKind, Key, Lookup, Opcode, Rights
 
 ALL_RIGHTS = (
     Rights.LOCAL_WRITE

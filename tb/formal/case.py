@@ -17,7 +17,7 @@ from rtl.config import ConfigError, TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import ROOT
 from sim.run import config_from_json
-from tb.model.table import CommandStatus, EntryKind, LookupStatus, Opcode, Rights
+from tb.model.words import CommandStatus, EntryKind, LookupStatus, Opcode, Rights
 
 CASES = ROOT / "tb" / "formal" / "cases"
 """Folder of the cases that are tests, too."""

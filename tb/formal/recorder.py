@@ -19,7 +19,7 @@ from rtl.monitor import Guarantee
 from tb.agents.packing import Packer
 from tb.formal.case import WIDTHS, Case, CaseError, Offer, PortCase, SourceCase
 from tb.formal.harness import Harness
-from tb.model.table import LookupStatus, Opcode
+from tb.model.words import LookupStatus, Opcode
 
 SCALE = 2048
 """Bytes of the wide table for each of the narrow one, whose pages have two."""

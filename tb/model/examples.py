@@ -3,7 +3,8 @@
 import copy
 import dataclasses
 
-from tb.model.table import (
+from tb.model.table import Table
+from tb.model.words import (
     NO_RIGHTS,
     NOBODY,
     Beat,
@@ -15,10 +16,9 @@ from tb.model.table import (
     Lookup,
     Opcode,
     Rights,
-    Table,
 )
-from tb.model.table import CommandStatus as C
-from tb.model.table import LookupStatus as L
+from tb.model.words import CommandStatus as C
+from tb.model.words import LookupStatus as L
 
 ALL_RIGHTS = Rights(31)
 TOP = 1 << 64

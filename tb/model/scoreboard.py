@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tb.model.table import (
+from tb.model.lookups import answer_of, check, segments, skips_checks
+from tb.model.table import Table
+from tb.model.words import (
     Beat,
     Command,
     CommandStatus,
@@ -18,11 +20,6 @@ from tb.model.table import (
     Lookup,
     LookupStatus,
     Opcode,
-    Table,
-    answer_of,
-    check,
-    segments,
-    skips_checks,
 )
 
 READ_BEFORE = 3

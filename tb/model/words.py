@@ -1,0 +1,207 @@
+"""What the reference model is asked, what it holds, and what it answers.
+
+Its enums have the names and the values of those in ``rtl.layouts``, and are written down a
+second time on purpose: the model must not inherit a mistake.
+"""
+
+import dataclasses
+from enum import Enum, IntFlag
+
+
+class EntryState(Enum):
+    """State of an entry."""
+
+    INVALID = 0
+    FREE = 1
+    VALID = 2
+
+
+class EntryKind(Enum):
+    """What an entry describes."""
+
+    REGION = 0
+    WINDOW_1 = 1
+    WINDOW_2A = 2
+    WINDOW_2B = 3
+
+
+class Rights(IntFlag):
+    """Rights that an entry grants or a lookup asks for; local read is implied."""
+
+    LOCAL_WRITE = 1
+    REMOTE_READ = 2
+    REMOTE_WRITE = 4
+    REMOTE_ATOMIC = 8
+    BIND = 16
+
+
+class LookupStatus(Enum):
+    """Status of a beat. The model never answers with the last three: they depend on time."""
+
+    OK = 0
+    INDEX_OUT_OF_RANGE = 1
+    WRONG_VARIANT = 2
+    WRONG_STATE = 3
+    WRONG_PD = 4
+    WRONG_QPN = 5
+    RIGHTS_MISSING = 6
+    OUT_OF_BOUNDS = 7
+    MISALIGNED = 8
+    NO_TRANSLATION = 9
+    RETRY = 10
+    TAG_IN_USE = 11
+    ABORTED = 12
+
+
+class Opcode(Enum):
+    """What a command asks for."""
+
+    REGISTER = 0
+    WRITE_TRANSLATION = 1
+    LOCAL_INVALIDATE = 2
+    REMOTE_INVALIDATE = 3
+    BIND = 4
+    REREGISTER = 5
+    DEREGISTER = 6
+    QUERY = 7
+
+
+class CommandStatus(Enum):
+    """Status of a completion. Whatever is not ``OK`` changed nothing."""
+
+    OK = 0
+    UNKNOWN_OPCODE = 1
+    INDEX_OUT_OF_RANGE = 2
+    WRONG_VARIANT = 3
+    WRONG_STATE = 4
+    WRONG_KIND = 5
+    WRONG_PD = 6
+    HEADER_INVALID = 7
+    NOT_ENABLED = 8
+    WINDOWS_BOUND = 9
+    RIGHTS_MISSING = 10
+    OUT_OF_BOUNDS = 11
+    ZERO_LENGTH = 12
+    BAD_PAGE = 13
+    RANGE_IN_USE = 14
+
+
+NO_RIGHTS = Rights(0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A key: ``index`` selects the entry, ``variant`` is the consumer's."""
+
+    index: int = 0
+    variant: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Lookup:
+    """A lookup: who asks (``pd``, ``qpn``), for what (``rights``), and where."""
+
+    key: Key
+    pd: int
+    qpn: int
+    rights: Rights
+    address: int
+    length: int
+    tag: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Beat:
+    """One page segment of an answer: ``length`` bytes from physical ``address`` on."""
+
+    status: LookupStatus
+    first: bool
+    last: bool
+    address: int = 0
+    length: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An entry. ``limit`` is the first address behind it; ``parent`` is a window's region.
+
+    Without arguments it is the entry of nobody: INVALID, and zero all over.
+    """
+
+    state: EntryState = EntryState.INVALID
+    kind: EntryKind = EntryKind.REGION
+    rights: Rights = NO_RIGHTS
+    remote_invalidate: bool = False
+    variant: int = 0
+    pd: int = 0
+    qpn: int = 0
+    base: int = 0
+    limit: int = 0
+    page_shift: int = 0
+    offset: int = 0
+    first_translation: int = 0
+    parent: int = 0
+
+    @property
+    def is_window(self) -> bool:
+        """Whether it is a window of any type."""
+        return self.kind is not EntryKind.REGION
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is a window that its region counts."""
+        return self.is_window and self.state is EntryState.VALID and self.base != self.limit
+
+    @property
+    def pages(self) -> int:
+        """Pages that it touches; none if it has no bytes."""
+        if self.base == self.limit:
+            return 0
+        last = self.limit - self.base + self.offset - 1
+        return (last >> self.page_shift) + 1
+
+    @property
+    def span(self) -> range:
+        """Indices of its translations."""
+        return range(self.first_translation, self.first_translation + self.pages)
+
+    def position(self, address: int) -> int:
+        """Where ``address`` is, in bytes from the start of the first page."""
+        return address - self.base + self.offset
+
+
+NOBODY = Entry()
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command. Which fields count depends on the opcode.
+
+    ``opcode`` may be a number that is no :class:`Opcode`.
+    """
+
+    opcode: Opcode | int
+    key: Key
+    variant: int = 0
+    kind: EntryKind = EntryKind.REGION
+    rights: Rights = NO_RIGHTS
+    remote_invalidate: bool = False
+    header_valid: bool = True
+    pd: int = 0
+    qpn: int = 0
+    base: int = 0
+    length: int = 0
+    page_shift: int = 12
+    offset: int = 0
+    first_translation: int = 0
+    translations: int = 0
+    frame: int = 0
+    parent: Key = Key()
+
+
+@dataclasses.dataclass(frozen=True)
+class Completion:
+    """What became of a command, and the entry as it now stands."""
+
+    status: CommandStatus
+    entry: Entry
