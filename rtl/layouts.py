@@ -84,7 +84,7 @@ class Opcode(enum.Enum, shape=4):
     QUERY = 7
 
 
-class CommandStatus(enum.Enum, shape=4):
+class CommandStatus(enum.Enum, shape=5):
     """Status of a completion. Whatever is not ``OK`` changed nothing."""
 
     OK = 0
@@ -94,21 +94,35 @@ class CommandStatus(enum.Enum, shape=4):
     WRONG_STATE = 4
     WRONG_KIND = 5
     WRONG_PD = 6
-    HEADER_INVALID = 7
+    WRONG_QPN = 7
+    """Of a window of type 2B."""
+    HEADER_INVALID = 8
     """The packet that carried a remote invalidate had an invalid header."""
-    NOT_ENABLED = 8
+    NOT_ENABLED = 9
     """The entry doesn't allow remote invalidates."""
-    WINDOWS_BOUND = 9
-    RIGHTS_MISSING = 10
-    """The region of a window doesn't grant what the bind needs."""
-    OUT_OF_BOUNDS = 11
-    """Outside the region, the address space or the translation table."""
-    ZERO_LENGTH = 12
-    """A window of type 2 can't be bound to nothing."""
+    ALREADY_FREE = 10
+    """The entry has been invalidated before."""
+    ALREADY_BOUND = 11
+    """A window of type 2 is bound once, and has to be invalidated before the next time."""
+    WINDOWS_BOUND = 12
     BAD_PAGE = 13
     """The page size is not supported, or a page frame or first byte doesn't fit it."""
-    RANGE_IN_USE = 14
+    OUT_OF_BOUNDS = 14
+    """Outside the address space or the translation table."""
+    RANGE_IN_USE = 15
     """A re-registration would write the translations that it replaces."""
+    ZERO_LENGTH = 16
+    """A window of type 2 can't be bound to nothing."""
+    PARENT_OUT_OF_RANGE = 17
+    """From here on about the region that a window is to be bound to."""
+    PARENT_STATE = 18
+    PARENT_VARIANT = 19
+    PARENT_KIND = 20
+    PARENT_PD = 21
+    BIND_NOT_ALLOWED = 22
+    LOCAL_WRITE_MISSING = 23
+    """The window would grant remote write or atomic, and its region doesn't grant local write."""
+    OUTSIDE_PARENT = 24
 
 
 def key_layout(config: TableConfig) -> data.StructLayout:

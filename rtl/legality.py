@@ -181,11 +181,15 @@ class Legality(Component):
         status = self.entry_status
         known = Signal(init=1)
         invalidate_rules = (
-            (not_valid, Status.WRONG_STATE),
+            (entry.state == EntryState.INVALID, Status.WRONG_STATE),
             (wrong_variant, Status.WRONG_VARIANT),
             # o10-37.2.26
             (is_window_1, Status.WRONG_KIND),
             (wrong_pd, Status.WRONG_PD),
+        )
+        last_invalidate_rules = (
+            (windows_bound, Status.WINDOWS_BOUND),
+            (entry.state == EntryState.FREE, Status.ALREADY_FREE),
         )
         with m.Switch(command.opcode):
             with m.Case(Opcode.REGISTER):
@@ -228,7 +232,7 @@ class Legality(Component):
                     (windows_bound, Status.WINDOWS_BOUND),
                 )
             with m.Case(Opcode.LOCAL_INVALIDATE):
-                verdict(status, *invalidate_rules, (windows_bound, Status.WINDOWS_BOUND))
+                verdict(status, *invalidate_rules, *last_invalidate_rules)
             with m.Case(Opcode.REMOTE_INVALIDATE):
                 verdict(
                     status,
@@ -237,10 +241,10 @@ class Legality(Component):
                     *invalidate_rules,
                     (
                         (entry.kind == EntryKind.WINDOW_2B) & (command.qpn != entry.qpn),
-                        Status.WRONG_PD,
+                        Status.WRONG_QPN,
                     ),
                     (~entry.remote_invalidate, Status.NOT_ENABLED),
-                    (windows_bound, Status.WINDOWS_BOUND),
+                    *last_invalidate_rules,
                 )
             with m.Case(Opcode.BIND):
                 verdict(
@@ -248,7 +252,7 @@ class Legality(Component):
                     (entry.state == EntryState.INVALID, Status.WRONG_STATE),
                     (wrong_variant, Status.WRONG_VARIANT),
                     (is_region, Status.WRONG_KIND),
-                    (is_window_1 == not_valid, Status.WRONG_STATE),
+                    (~is_window_1 & ~not_valid, Status.ALREADY_BOUND),
                     # C10-72
                     (wrong_pd, Status.WRONG_PD),
                     # o10-37.2.40
@@ -264,21 +268,21 @@ class Legality(Component):
         needs_local_write = any_right(command.rights, Rights.REMOTE_WRITE | Rights.REMOTE_ATOMIC)
         verdict(
             self.parent_status,
-            (command.parent.index >= config.entries, Status.INDEX_OUT_OF_RANGE),
-            (parent.state != EntryState.VALID, Status.WRONG_STATE),
-            (command.parent.variant != parent.variant, Status.WRONG_VARIANT),
-            (parent.kind != EntryKind.REGION, Status.WRONG_KIND),
+            (command.parent.index >= config.entries, Status.PARENT_OUT_OF_RANGE),
+            (parent.state != EntryState.VALID, Status.PARENT_STATE),
+            (command.parent.variant != parent.variant, Status.PARENT_VARIANT),
+            (parent.kind != EntryKind.REGION, Status.PARENT_KIND),
             # C10-72
-            (command.pd != parent.pd, Status.WRONG_PD),
+            (command.pd != parent.pd, Status.PARENT_PD),
             # C10-73
-            (~any_right(parent.rights, Rights.BIND), Status.RIGHTS_MISSING),
+            (~any_right(parent.rights, Rights.BIND), Status.BIND_NOT_ALLOWED),
             # C10-74
             (
                 needs_local_write & ~any_right(parent.rights, Rights.LOCAL_WRITE),
-                Status.RIGHTS_MISSING,
+                Status.LOCAL_WRITE_MISSING,
             ),
             # C10-75
-            ((command.base < parent.base) | (limit > parent.limit), Status.OUT_OF_BOUNDS),
+            ((command.base < parent.base) | (limit > parent.limit), Status.OUTSIDE_PARENT),
         )
 
         changed = self.changed

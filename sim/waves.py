@@ -36,7 +36,7 @@ NAMED: tuple[tuple[type[Enum], int], ...] = (
     (EntryState, 2),
     (EntryKind, 2),
     (LookupStatus, 4),
-    (CommandStatus, 4),
+    (CommandStatus, 5),
     (Opcode, 4),
     (CommandState, 3),
     (WorkerState, 4),

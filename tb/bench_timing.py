@@ -133,7 +133,7 @@ async def commands(dut: Any) -> None:
     await env.command(0, window.window(EntryKind.WINDOW_1))
     request = await env.command(1, replace(bind, parent=Key(10, 0)))
     assert request.completion is not None
-    assert request.completion.status is CommandStatus.WRONG_STATE
+    assert request.completion.status is CommandStatus.PARENT_STATE
     assert _since_accepted(request, request.completed) == CHECKED + REGION_CHECKED
     assert not await env.finish()
 

@@ -55,7 +55,7 @@ class TestInvalidate:
 
     @BOTH_INVALIDATES
     def test_second_invalidate_fails(self, opcode: Opcode) -> None:
-        assert_fails(a_table(register(), invalidate(1)), invalidate(1, opcode), C.WRONG_STATE)
+        assert_fails(a_table(register(), invalidate(1)), invalidate(1, opcode), C.ALREADY_FREE)
         assert_fails(a_table(), invalidate(1, opcode), C.WRONG_STATE)
 
     @BOTH_INVALIDATES
@@ -94,7 +94,7 @@ class TestInvalidate:
         ("kind", "opcode", "status"),
         [
             (EntryKind.WINDOW_2A, Opcode.REMOTE_INVALIDATE, C.OK),
-            (EntryKind.WINDOW_2B, Opcode.REMOTE_INVALIDATE, C.WRONG_PD),
+            (EntryKind.WINDOW_2B, Opcode.REMOTE_INVALIDATE, C.WRONG_QPN),
             (EntryKind.WINDOW_2B, Opcode.LOCAL_INVALIDATE, C.OK),
         ],
     )
@@ -106,7 +106,7 @@ class TestInvalidate:
         disabled = window(EntryKind.WINDOW_2B, remote_invalidate=False)
         table = a_table(register(), disabled, bind())
         stranger = invalidate(2, Opcode.REMOTE_INVALIDATE, 9, qpn=99)
-        assert_fails(table, stranger, C.WRONG_PD)
+        assert_fails(table, stranger, C.WRONG_QPN)
         assert_fails(table, dataclasses.replace(stranger, qpn=6), C.NOT_ENABLED)
 
 
@@ -156,7 +156,7 @@ class TestBind:
     def test_type_2_is_bound_while_free(self, kind: EntryKind) -> None:
         table = a_table(register(), window(kind), bind())
         again = dataclasses.replace(bind(), key=Key(2, 9))
-        assert_fails(table, again, C.WRONG_STATE)
+        assert_fails(table, again, C.ALREADY_BOUND)
         a_table(register(), window(kind), bind(), invalidate(2, variant=9), again)
 
     def test_no_bytes_unbind_type_1(self) -> None:
@@ -189,26 +189,26 @@ class TestBind:
     @pytest.mark.parametrize(
         ("region_changes", "bind_changes", "status"),
         [
-            ({}, {"parent": Key(8, 7)}, C.INDEX_OUT_OF_RANGE),
-            ({}, {"parent": Key(3, 7)}, C.WRONG_STATE),
-            ({}, {"parent": Key(1, 8)}, C.WRONG_VARIANT),
-            ({"pd": 4, "rights": NO_RIGHTS}, {}, C.WRONG_PD),
-            ({"rights": Rights(15)}, {"base": 0}, C.RIGHTS_MISSING),
+            ({}, {"parent": Key(8, 7)}, C.PARENT_OUT_OF_RANGE),
+            ({}, {"parent": Key(3, 7)}, C.PARENT_STATE),
+            ({}, {"parent": Key(1, 8)}, C.PARENT_VARIANT),
+            ({"pd": 4, "rights": NO_RIGHTS}, {}, C.PARENT_PD),
+            ({"rights": Rights(15)}, {"base": 0}, C.BIND_NOT_ALLOWED),
             ({"rights": Rights.BIND}, {}, C.OK),
-            ({"rights": Rights.BIND}, {"rights": Rights.REMOTE_WRITE}, C.RIGHTS_MISSING),
-            ({"rights": Rights.BIND}, {"rights": Rights.REMOTE_ATOMIC}, C.RIGHTS_MISSING),
+            ({"rights": Rights.BIND}, {"rights": Rights.REMOTE_WRITE}, C.LOCAL_WRITE_MISSING),
+            ({"rights": Rights.BIND}, {"rights": Rights.REMOTE_ATOMIC}, C.LOCAL_WRITE_MISSING),
             (
                 {"rights": Rights.BIND | Rights.LOCAL_WRITE},
                 {"rights": Rights.REMOTE_WRITE | Rights.REMOTE_ATOMIC},
                 C.OK,
             ),
             ({}, {"base": 0x1000, "length": 0x2000}, C.OK),
-            ({}, {"base": 0x0FFF}, C.OUT_OF_BOUNDS),
-            ({}, {"base": 0x1000, "length": 0x2001}, C.OUT_OF_BOUNDS),
-            ({}, {"base": 0x2001}, C.OUT_OF_BOUNDS),
-            ({}, {"base": 0x1000, "length": TOP}, C.OUT_OF_BOUNDS),
-            ({}, {"base": TOP - 1}, C.OUT_OF_BOUNDS),
-            ({"length": 0, "translations": 0}, {"base": 0x1000, "length": 1}, C.OUT_OF_BOUNDS),
+            ({}, {"base": 0x0FFF}, C.OUTSIDE_PARENT),
+            ({}, {"base": 0x1000, "length": 0x2001}, C.OUTSIDE_PARENT),
+            ({}, {"base": 0x2001}, C.OUTSIDE_PARENT),
+            ({}, {"base": 0x1000, "length": TOP}, C.OUTSIDE_PARENT),
+            ({}, {"base": TOP - 1}, C.OUTSIDE_PARENT),
+            ({"length": 0, "translations": 0}, {"base": 0x1000, "length": 1}, C.OUTSIDE_PARENT),
         ],
     )
     def test_region_checks(self, region_changes: dict, bind_changes: dict, status: C) -> None:
@@ -222,15 +222,15 @@ class TestBind:
 
     def test_window_over_window(self) -> None:
         table = a_table(window(EntryKind.WINDOW_1), window(EntryKind.WINDOW_1, index=3))
-        assert_fails(table, bind(parent=Key(3, 7)), C.WRONG_KIND)
-        assert_fails(table, bind(parent=Key(2, 7)), C.WRONG_KIND)
-        assert_fails(table, bind(parent=Key(3, 8)), C.WRONG_VARIANT)
+        assert_fails(table, bind(parent=Key(3, 7)), C.PARENT_KIND)
+        assert_fails(table, bind(parent=Key(2, 7)), C.PARENT_KIND)
+        assert_fails(table, bind(parent=Key(3, 8)), C.PARENT_VARIANT)
 
     def test_kind_of_the_region_before_its_pd(self) -> None:
         table = a_table(window(EntryKind.WINDOW_1), window(EntryKind.WINDOW_1, index=3, pd=4))
-        assert_fails(table, bind(parent=Key(3, 7)), C.WRONG_KIND)
+        assert_fails(table, bind(parent=Key(3, 7)), C.PARENT_KIND)
 
     def test_failed_rebind_keeps_the_old_bind(self) -> None:
         table = a_table(register(), window(EntryKind.WINDOW_1), bind())
-        assert_fails(table, dataclasses.replace(bind(base=0), key=Key(2, 9)), C.OUT_OF_BOUNDS)
+        assert_fails(table, dataclasses.replace(bind(base=0), key=Key(2, 9)), C.OUTSIDE_PARENT)
         assert table.bound_windows[1] == 1

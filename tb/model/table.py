@@ -182,15 +182,16 @@ class Table:
 
     def _invalidate_checks(self, command: Command, entry: Entry) -> Checks:
         is_remote = Opcode(command.opcode) is Opcode.REMOTE_INVALIDATE
-        yield entry.state is not EntryState.VALID, CommandStatus.WRONG_STATE
+        yield entry.state is EntryState.INVALID, CommandStatus.WRONG_STATE
         yield command.key.variant != entry.variant, CommandStatus.WRONG_VARIANT
         # o10-37.2.26
         yield entry.kind is EntryKind.WINDOW_1, CommandStatus.WRONG_KIND
         yield command.pd != entry.pd, CommandStatus.WRONG_PD
         needs_qp = is_remote and entry.kind is EntryKind.WINDOW_2B
-        yield needs_qp and command.qpn != entry.qpn, CommandStatus.WRONG_PD
+        yield needs_qp and command.qpn != entry.qpn, CommandStatus.WRONG_QPN
         yield is_remote and not entry.remote_invalidate, CommandStatus.NOT_ENABLED
         yield self._has_windows(command), CommandStatus.WINDOWS_BOUND
+        yield entry.state is EntryState.FREE, CommandStatus.ALREADY_FREE
 
     def _remote_invalidate_checks(self, command: Command, entry: Entry) -> Checks:
         # o9-5.2.1
@@ -199,11 +200,11 @@ class Table:
 
     def _bind_checks(self, command: Command, entry: Entry) -> Checks:
         is_type_1 = entry.kind is EntryKind.WINDOW_1
-        bindable = EntryState.VALID if is_type_1 else EntryState.FREE
         yield entry.state is EntryState.INVALID, CommandStatus.WRONG_STATE
         yield command.key.variant != entry.variant, CommandStatus.WRONG_VARIANT
         yield not entry.is_window, CommandStatus.WRONG_KIND
-        yield entry.state is not bindable, CommandStatus.WRONG_STATE
+        is_bound_2 = not is_type_1 and entry.state is EntryState.VALID
+        yield is_bound_2, CommandStatus.ALREADY_BOUND
         # C10-72
         yield command.pd != entry.pd, CommandStatus.WRONG_PD
         if command.length:
@@ -213,21 +214,21 @@ class Table:
             yield not is_type_1, CommandStatus.ZERO_LENGTH
 
     def _parent_checks(self, command: Command) -> Checks:
-        yield self.entry(command.parent.index) is None, CommandStatus.INDEX_OUT_OF_RANGE
+        yield self.entry(command.parent.index) is None, CommandStatus.PARENT_OUT_OF_RANGE
         region = self.entries[command.parent.index]
-        yield region.state is not EntryState.VALID, CommandStatus.WRONG_STATE
-        yield command.parent.variant != region.variant, CommandStatus.WRONG_VARIANT
-        yield region.is_window, CommandStatus.WRONG_KIND
-        yield command.pd != region.pd, CommandStatus.WRONG_PD
+        yield region.state is not EntryState.VALID, CommandStatus.PARENT_STATE
+        yield command.parent.variant != region.variant, CommandStatus.PARENT_VARIANT
+        yield region.is_window, CommandStatus.PARENT_KIND
+        yield command.pd != region.pd, CommandStatus.PARENT_PD
         # C10-73
-        yield not region.rights & Rights.BIND, CommandStatus.RIGHTS_MISSING
+        yield not region.rights & Rights.BIND, CommandStatus.BIND_NOT_ALLOWED
         # C10-74
         changes = bool(command.rights & (Rights.REMOTE_WRITE | Rights.REMOTE_ATOMIC))
         lacks_write = not region.rights & Rights.LOCAL_WRITE
-        yield changes and lacks_write, CommandStatus.RIGHTS_MISSING
+        yield changes and lacks_write, CommandStatus.LOCAL_WRITE_MISSING
         # C10-75
-        yield command.base < region.base, CommandStatus.OUT_OF_BOUNDS
-        yield command.base + command.length > region.limit, CommandStatus.OUT_OF_BOUNDS
+        yield command.base < region.base, CommandStatus.OUTSIDE_PARENT
+        yield command.base + command.length > region.limit, CommandStatus.OUTSIDE_PARENT
 
     # Effects
 
