@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib.wiring import In, Out
 
 from rtl.component import Component
-from rtl.config import TableConfig
+from rtl.config import TableConfig, ZeroLength
 from rtl.layouts import (
     EntryKind,
     EntryState,
@@ -20,7 +20,8 @@ class AccessCheck(Component):
     """Checks a lookup against its entry and finds the first byte. Combinational.
 
     The first failure wins, in the order of :class:`rtl.layouts.LookupStatus`. A remote read or
-    write of no bytes passes without any check (IBTA C9-88). Bounds are computed with one bit more
+    write of no bytes passes without any check (IBTA C9-88), unless the configuration wants it
+    checked. Bounds are computed with one bit more
     than an address, so a range that wraps never passes and one that ends at the end of the address
     space does. An entry of length 0 admits nothing else.
 
@@ -72,8 +73,9 @@ class AccessCheck(Component):
             page.eq(position >> entry.page_shift),
             self.translation.eq(entry.first_translation + page),
             self.page_offset.eq(position & ((1 << entry.page_shift) - 1)),
-            self.bypass.eq((lookup.length == 0) & remote_access & ~atomic),
         ]
+        if config.zero_length is ZeroLength.BYPASS:
+            m.d.comb += self.bypass.eq((lookup.length == 0) & remote_access & ~atomic)
 
         failures = (
             (lookup.key.index >= config.entries, LookupStatus.INDEX_OUT_OF_RANGE),

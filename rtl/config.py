@@ -41,6 +41,24 @@ class StepOrder(StrEnum):
     """Exists to show what it breaks."""
 
 
+class ZeroLength(StrEnum):
+    """What a remote read or write of no bytes is told."""
+
+    BYPASS = "bypass"
+    """That it is fine, whatever its key is."""
+    CHECK = "check"
+    """What any other lookup is told."""
+
+
+class SecondInvalidate(StrEnum):
+    """How an invalidate of an entry completes that has been invalidated before."""
+
+    ERROR = "error"
+    """It fails."""
+    SUCCESS = "success"
+    """It succeeds, and changes nothing."""
+
+
 class OnWrap(StrEnum):
     """What a version check does when the versions of an entry begin again."""
 
@@ -121,7 +139,8 @@ class TableConfig:
         :mod:`rtl.arbiter.own`.
     version_bits : int
         Bits of the version that a version check compares, 1 to 16.
-    span, on_wrap, scope, on_pending, step_order, recency_merge, read_structure
+    span, on_wrap, scope, on_pending, zero_length, second_invalidate, step_order, recency_merge, \
+    read_structure
         See the classes of these names.
     recency : str
         A name in :data:`rtl.recency.POLICIES`.
@@ -156,6 +175,8 @@ class TableConfig:
     on_wrap: OnWrap = OnWrap.WAIT
     scope: RetireScope = RetireScope.DMA
     on_pending: OnPending = OnPending.STALL
+    zero_length: ZeroLength = ZeroLength.BYPASS
+    second_invalidate: SecondInvalidate = SecondInvalidate.ERROR
     step_order: StepOrder = StepOrder.ENTRY_FIRST
     recency: str = "lru"
     recency_merge: RecencyMerge = RecencyMerge.FOLD

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, ValueLike
 from amaranth.lib.wiring import In, Out
 
 from rtl.component import Component
-from rtl.config import TableConfig
+from rtl.config import SecondInvalidate, TableConfig
 from rtl.layouts import (
     CommandStatus,
     EntryKind,
@@ -80,6 +80,8 @@ class Legality(Component):
         Translations of the entry, if it is a region.
     pages : Out(config.translation_bits + 1)
         Translations of the region that the command describes.
+    idle : Out(1)
+        If the command succeeds, nothing changes.
     keeps_translations : Out(1)
         A re-registration keeps the translations as they are.
     bound : Out(1)
@@ -100,6 +102,7 @@ class Legality(Component):
                 "parent_status": Out(CommandStatus),
                 "entry_pages": Out(config.translation_bits + 1),
                 "pages": Out(config.translation_bits + 1),
+                "idle": Out(1),
                 "keeps_translations": Out(1),
                 "bound": Out(1),
                 "changed": Out(entry_layout(config)),
@@ -178,6 +181,12 @@ class Legality(Component):
                 with m.If(failed):
                     m.d.comb += target.eq(status)
 
+        invalidates = (command.opcode == Opcode.LOCAL_INVALIDATE) | (
+            command.opcode == Opcode.REMOTE_INVALIDATE
+        )
+        second = entry.state == EntryState.FREE
+        m.d.comb += self.idle.eq((command.opcode == Opcode.QUERY) | (invalidates & second))
+
         status = self.entry_status
         known = Signal(init=1)
         invalidate_rules = (
@@ -187,9 +196,10 @@ class Legality(Component):
             (is_window_1, Status.WRONG_KIND),
             (wrong_pd, Status.WRONG_PD),
         )
+        refuses_second = config.second_invalidate is SecondInvalidate.ERROR
         last_invalidate_rules = (
             (windows_bound, Status.WINDOWS_BOUND),
-            (entry.state == EntryState.FREE, Status.ALREADY_FREE),
+            (second & refuses_second, Status.ALREADY_FREE),
         )
         with m.Switch(command.opcode):
             with m.Case(Opcode.REGISTER):

@@ -299,7 +299,7 @@ class Worker(Component):
                     m.d.comb += Value.cast(report.entry).eq(0)
                 with m.If(legality.entry_status != CommandStatus.OK):
                     leave(WorkerResult.OVER, legality.entry_status)
-                with m.Elif(command.opcode == Opcode.QUERY):
+                with m.Elif(legality.idle):
                     leave(WorkerResult.OVER)
                 with m.Elif(meets_owned):
                     leave(WorkerResult.AGAIN)

@@ -132,6 +132,8 @@ _MEANINGS = {
     "on_wrap": "what a version_check does when versions begin again",
     "scope": "when a lookup gives its slot back",
     "on_pending": "what happens to a lookup that meets a pending change",
+    "zero_length": "what a remote read or write of no bytes is told",
+    "second_invalidate": "how an invalidate of a FREE entry completes",
     "step_order": "what a deregistration takes away first",
     "recency": "recency policy",
     "recency_merge": "what several touches of one set in one cycle do",

@@ -6,11 +6,19 @@ Verilator too; ``test_traffic.py`` shows that the two agree cycle by cycle.
 
 import pytest
 
-from rtl.config import OnPending, ReadStructure, RetireScope, StepOrder, TableConfig
+from rtl.config import (
+    OnPending,
+    ReadStructure,
+    RetireScope,
+    SecondInvalidate,
+    StepOrder,
+    TableConfig,
+    ZeroLength,
+)
 from sim.run import run
 from sim.simulators import Simulator
 from tb.needs import needs_icarus
-from tb.variants import name_of, variants
+from tb.variants import SIZE, name_of, variants
 
 ALL = [
     "tb.bench_readers",
@@ -94,6 +102,22 @@ def test_other_sizes(sizes: dict[str, int]):
     base = variants(arbiter="pending_bit", scope=RetireScope.DMA)[0]
     config = TableConfig(**{**_fields(base), **sizes})
     run(config, Simulator.ICARUS, ALL, seed=4)
+
+
+RULES = [
+    TableConfig(**SIZE, zero_length=zero_length, second_invalidate=second)
+    for zero_length, second in zip(ZeroLength, SecondInvalidate, strict=True)
+]
+"""Both ways of each rule that can be chosen."""
+
+
+@pytest.mark.parametrize(
+    "simulator", [pytest.param(Simulator.ICARUS, marks=needs_icarus), Simulator.VERILATOR]
+)
+@pytest.mark.parametrize("config", RULES, ids=["default", "other"])
+def test_rules(config: TableConfig, simulator: Simulator):
+    """The rules that no policy matters to, as they can be chosen; anything goes with them."""
+    run(config, simulator, ["tb.bench_rules", "tb.bench_random"], seed=5)
 
 
 def _fields(config: TableConfig) -> dict[str, object]:

@@ -71,6 +71,8 @@ CHOICES = {
     "SPAN": "entry, all",
     "SCOPE": "lookup, dma",
     "ON_PENDING": "stall, refuse",
+    "ZERO_LENGTH": "bypass, check",
+    "SECOND_INVALIDATE": "error, success",
     "STEP_ORDER": "entry_first, translations_first",
     "RECENCY": "lru",
     "RECENCY_MERGE": "fold",

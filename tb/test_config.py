@@ -41,6 +41,11 @@ from tb.variants import SIZE, name_of, variants
             f"arbiter must be one of {', '.join(POLICIES)} or path/to/file.py:ClassName, not none",
         ),
         ({"recency": "fifo"}, "recency must be one of lru, not fifo"),
+        ({"zero_length": "skip"}, "zero_length must be one of bypass, check, not skip"),
+        (
+            {"second_invalidate": "fine"},
+            "second_invalidate must be one of error, success, not fine",
+        ),
         ({"span": "most"}, "span must be one of entry, all, not most"),
         ({"address_width": 65}, "address_width must be from 4 to 64, not 65"),
         ({"length_width": 33}, "length_width must be from 2 to 32, not 33"),

@@ -137,6 +137,23 @@ class TestAnswer:
         assert a_table(register(rights=NO_RIGHTS)).answer(asked) == EMPTY_OK
 
     @pytest.mark.parametrize("right", [Rights.REMOTE_READ, Rights.REMOTE_WRITE])
+    def test_remote_access_of_no_bytes_may_be_checked(self, right: Rights) -> None:
+        """The other choice: it is a lookup like any other, and an entry of no bytes has none."""
+        table = a_table(
+            register(), register(2, length=0, translations=0), zero_length_is_checked=True
+        )
+        assert table.answer(lookup(0x1800, 0, right)) == EMPTY_OK
+        for changes, status in (
+            ({"index": 99}, L.INDEX_OUT_OF_RANGE),
+            ({"variant": 0}, L.WRONG_VARIANT),
+            ({"pd": 99}, L.WRONG_PD),
+            ({"address": 0xDEAD}, L.OUT_OF_BOUNDS),
+            ({"index": 2}, L.OUT_OF_BOUNDS),
+        ):
+            asked = lookup(**{"address": 0x1000, "length": 0, "rights": right, **changes})
+            assert table.answer(asked) == failed(status)
+
+    @pytest.mark.parametrize("right", [Rights.REMOTE_READ, Rights.REMOTE_WRITE])
     def test_one_byte_is_checked(self, right: Rights) -> None:
         assert a_table().answer(lookup(0, 1, right, index=99)) == failed(L.INDEX_OUT_OF_RANGE)
 

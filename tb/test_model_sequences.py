@@ -1,6 +1,7 @@
 """The reference model against its own invariants, whatever comes."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -34,7 +35,12 @@ def test_enums_agree_with_the_layouts(name: str) -> None:
     assert {m.name: m.value for m in ours} == {m.name: m.value for m in theirs}
 
 
-SMALL = {"address_width": 8, "page_shift_min": 4, "page_shift_max": 6, "physical_width": 10}
+SMALL: dict[str, Any] = {
+    "address_width": 8,
+    "page_shift_min": 4,
+    "page_shift_max": 6,
+    "physical_width": 10,
+}
 mostly_0 = st.sampled_from([0] * 7 + [1])
 keys = st.builds(Key, st.sampled_from([0, 1, 2, 3] * 4 + [4]), mostly_0)
 few_rights = st.sampled_from([Rights(bits) for bits in (31, 31, 31, 31, 0, 2, 4, 16)])

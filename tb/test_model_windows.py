@@ -14,6 +14,7 @@ from tb.model.examples import (
     lookup,
     region,
     register,
+    state_of,
     window,
 )
 from tb.model.words import (
@@ -57,6 +58,22 @@ class TestInvalidate:
     def test_second_invalidate_fails(self, opcode: Opcode) -> None:
         assert_fails(a_table(register(), invalidate(1)), invalidate(1, opcode), C.ALREADY_FREE)
         assert_fails(a_table(), invalidate(1, opcode), C.WRONG_STATE)
+
+    @BOTH_INVALIDATES
+    def test_second_invalidate_may_succeed(self, opcode: Opcode) -> None:
+        """The other choice; it changes nothing, and every other rule still holds."""
+        before = [register(), window(EntryKind.WINDOW_2B), bind(), invalidate(2, variant=9)]
+        table = a_table(*before, invalidate(1), second_invalidate_succeeds=True)
+        state = state_of(table)
+        for again in (invalidate(1, opcode), invalidate(2, opcode, 9, qpn=6)):
+            expected = Completion(C.OK, table.entries[again.key.index])
+            assert table.execute(again) == expected
+            assert state_of(table) == state
+        assert_fails(table, invalidate(3, opcode), C.WRONG_STATE)
+        assert_fails(table, invalidate(1, opcode, 8), C.WRONG_VARIANT)
+        assert_fails(table, invalidate(1, opcode, pd=4), C.WRONG_PD)
+        if opcode is Opcode.REMOTE_INVALIDATE:
+            assert_fails(table, invalidate(2, opcode, 9, qpn=5), C.WRONG_QPN)
 
     @BOTH_INVALIDATES
     def test_order(self, opcode: Opcode) -> None:

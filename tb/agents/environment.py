@@ -10,7 +10,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import Event, RisingEdge
 
 from rtl.arbiter import policy
-from rtl.config import TableConfig
+from rtl.config import SecondInvalidate, TableConfig, ZeroLength
 from rtl.monitor import Guarantee
 from sim.run import bench_config
 from tb.agents.commands import CommandSource
@@ -71,6 +71,8 @@ class Environment:
             config.page_shift_min,
             config.page_shift_max,
             config.physical_width,
+            zero_length_is_checked=config.zero_length is ZeroLength.CHECK,
+            second_invalidate_succeeds=config.second_invalidate is SecondInvalidate.SUCCESS,
         )
 
     def fork_rng(self) -> random.Random:

@@ -25,6 +25,8 @@ CASES = ROOT / "tb" / "formal" / "cases"
 WIDTHS = frozenset(
     {
         "ghost_version",
+        "zero_length",
+        "second_invalidate",
         "address_width",
         "length_width",
         "physical_width",

@@ -104,9 +104,9 @@ def of_index(opcode: Opcode, index: int) -> Command:
     return Command(opcode, Key(index))
 
 
-def a_table(*commands: Command) -> Table:
+def a_table(*commands: Command, **choices: bool) -> Table:
     """A table of 8 entries and 64 translations after these commands, all of which succeed."""
-    table = Table(8, 64)
+    table = Table(8, 64, **choices)
     for command in commands:
         assert table.execute(command).status is C.OK
     return table

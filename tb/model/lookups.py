@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from tb.model.words import Beat, Entry, EntryKind, EntryState, Lookup, LookupStatus, Rights
 
 
-def skips_checks(lookup: Lookup) -> bool:
-    """Whether the key doesn't matter: a remote READ or WRITE of no bytes (C9-88).
+def has_no_bytes(lookup: Lookup) -> bool:
+    """Whether it is a remote READ or WRITE of no bytes, of which the key doesn't matter (C9-88).
 
     An atomic is never of no bytes, so one that claims to be is checked like any other lookup.
     """
@@ -76,6 +76,7 @@ def answer_of(
     *,
     page_shift_min: int = 12,
     physical_width: int = 52,
+    zero_length_is_checked: bool = False,
 ) -> tuple[Beat, ...]:
     """All beats that answer ``lookup`` from ``entry``.
 
@@ -89,8 +90,11 @@ def answer_of(
         What the lookup's index selects; ``None`` if it is out of range.
     translate : function
         Gives the page frame of a translation index, in the smallest pages, or ``None``.
+    page_shift_min, physical_width, zero_length_is_checked
+        See :class:`tb.model.table.Table`.
     """
-    status = LookupStatus.OK if skips_checks(lookup) else check(entry, lookup)
+    passes = has_no_bytes(lookup) and not zero_length_is_checked
+    status = LookupStatus.OK if passes else check(entry, lookup)
     if status is not LookupStatus.OK or lookup.length == 0:
         return (Beat(status, first=True, last=True),)
     assert entry is not None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tb.model.lookups import answer_of, check, segments, skips_checks
+from tb.model.lookups import answer_of, check, segments
 from tb.model.table import Table
 from tb.model.words import (
     Beat,
@@ -306,12 +306,11 @@ class Scoreboard:
             lambda place: version.frames.get(place),
             page_shift_min=self.table.page_shift_min,
             physical_width=self.table.physical_width,
+            zero_length_is_checked=self.table.zero_length_is_checked,
         )
 
     def _judge(self, request: ObservedLookup, matching: list[Version]) -> None:
         """Was the answer given after its version was over?"""
-        if skips_checks(request.lookup):
-            return
         late = []
         for version in matching:
             over = version.over

@@ -50,6 +50,10 @@ class Table:
         Bits of a virtual and of a physical address.
     page_shift_min, page_shift_max : int
         Smallest and largest page, as the logarithm of its size in bytes.
+    zero_length_is_checked : bool
+        A remote READ or WRITE of no bytes is checked like any other lookup.
+    second_invalidate_succeeds : bool
+        An invalidate of a FREE entry succeeds.
 
     Members
     -------
@@ -68,11 +72,16 @@ class Table:
         page_shift_min: int = 12,
         page_shift_max: int = 31,
         physical_width: int = 52,
+        *,
+        zero_length_is_checked: bool = False,
+        second_invalidate_succeeds: bool = False,
     ):
         self.address_width = address_width
         self.page_shift_min = page_shift_min
         self.page_shift_max = page_shift_max
         self.physical_width = physical_width
+        self.zero_length_is_checked = zero_length_is_checked
+        self.second_invalidate_succeeds = second_invalidate_succeeds
         self.entries: list[Entry] = [NOBODY] * entries
         self.translations: list[int | None] = [None] * translations
         self.bound_windows: list[int] = [0] * entries
@@ -107,6 +116,7 @@ class Table:
             self.translation,
             page_shift_min=self.page_shift_min,
             physical_width=self.physical_width,
+            zero_length_is_checked=self.zero_length_is_checked,
         )
 
     # Commands
@@ -191,7 +201,9 @@ class Table:
         yield needs_qp and command.qpn != entry.qpn, CommandStatus.WRONG_QPN
         yield is_remote and not entry.remote_invalidate, CommandStatus.NOT_ENABLED
         yield self._has_windows(command), CommandStatus.WINDOWS_BOUND
-        yield entry.state is EntryState.FREE, CommandStatus.ALREADY_FREE
+        is_second = entry.state is EntryState.FREE
+        fails = is_second and not self.second_invalidate_succeeds
+        yield fails, CommandStatus.ALREADY_FREE
 
     def _remote_invalidate_checks(self, command: Command, entry: Entry) -> Checks:
         # o9-5.2.1
@@ -263,6 +275,8 @@ class Table:
         self.entries[command.key.index] = NOBODY
 
     def _invalidate(self, command: Command, entry: Entry) -> None:
+        if entry.state is EntryState.FREE:
+            return
         self._release_parent(entry)
         freed = dataclasses.replace(entry, state=EntryState.FREE)
         if entry.is_window:
