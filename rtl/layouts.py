@@ -113,16 +113,19 @@ class CommandStatus(enum.Enum, shape=5):
     """A re-registration would write the translations that it replaces."""
     ZERO_LENGTH = 16
     """A window of type 2 can't be bound to nothing."""
-    PARENT_OUT_OF_RANGE = 17
+    ZERO_BASED = 17
+    """A window of type 1 can't be zero-based."""
+    PARENT_OUT_OF_RANGE = 18
     """From here on about the region that a window is to be bound to."""
-    PARENT_STATE = 18
-    PARENT_VARIANT = 19
-    PARENT_KIND = 20
-    PARENT_PD = 21
-    BIND_NOT_ALLOWED = 22
-    LOCAL_WRITE_MISSING = 23
+    PARENT_STATE = 19
+    PARENT_VARIANT = 20
+    PARENT_KIND = 21
+    PARENT_PD = 22
+    PARENT_ZERO_BASED = 23
+    BIND_NOT_ALLOWED = 24
+    LOCAL_WRITE_MISSING = 25
     """The window would grant remote write or atomic, and its region doesn't grant local write."""
-    OUTSIDE_PARENT = 24
+    OUTSIDE_PARENT = 26
 
 
 def key_layout(config: TableConfig) -> data.StructLayout:
@@ -171,7 +174,8 @@ def entry_layout(config: TableConfig) -> data.StructLayout:
     """An MPT entry.
 
     ``limit`` is the first address behind the entry, so that it may be ``2 ** address_width``.
-    ``offset`` is the place of ``base`` in the first page. ``parent`` is a window's region.
+    ``offset`` is the place of ``base`` in the first page. ``parent`` is a window's region. The base
+    of a zero-based entry is 0.
     """
     return data.StructLayout(
         {
@@ -179,6 +183,7 @@ def entry_layout(config: TableConfig) -> data.StructLayout:
             "kind": EntryKind,
             "rights": Rights,
             "remote_invalidate": 1,
+            "zero_based": 1,
             "variant": config.variant_width,
             "pd": config.pd_width,
             "qpn": config.qpn_width,
@@ -240,6 +245,7 @@ def command_layout(config: TableConfig) -> data.StructLayout:
             "kind": EntryKind,
             "rights": Rights,
             "remote_invalidate": 1,
+            "zero_based": 1,
             "header_valid": 1,
             "pd": config.pd_width,
             "qpn": config.qpn_width,

@@ -133,7 +133,11 @@ class Legality(Component):
 
         command_count = PageCount(config)
         m.submodules.command_count = command_count
-        limit = Signal(config.address_width + 2)
+        # In the address space of the region that a window is to be bound to.
+        end = Signal(config.address_width + 2)
+        # In that of the entry itself.
+        base = Signal(config.address_width)
+        limit = Signal.like(end)
         page_mask = Signal(config.page_shift_max)
         misaligned = Signal()
         bad_shift = Signal()
@@ -142,7 +146,9 @@ class Legality(Component):
             command_count.length.eq(command.length),
             command_count.page_shift.eq(command.page_shift),
             self.pages.eq(command_count.pages),
-            limit.eq(command.base + command.length),
+            end.eq(command.base + command.length),
+            base.eq(Mux(command.zero_based, 0, command.base)),
+            limit.eq(base + command.length),
             page_mask.eq((1 << command.page_shift) - 1),
             bad_shift.eq(
                 (command.page_shift < config.page_shift_min)
@@ -262,11 +268,14 @@ class Legality(Component):
                     (entry.state == EntryState.INVALID, Status.WRONG_STATE),
                     (wrong_variant, Status.WRONG_VARIANT),
                     (is_region, Status.WRONG_KIND),
+                    # o10-37.2.30
                     (~is_window_1 & ~not_valid, Status.ALREADY_BOUND),
                     # C10-72
                     (wrong_pd, Status.WRONG_PD),
                     # o10-37.2.40
                     (~is_window_1 & (command.length == 0), Status.ZERO_LENGTH),
+                    # o10-36.2.2
+                    (is_window_1 & command.zero_based, Status.ZERO_BASED),
                 )
             with m.Case(Opcode.QUERY):
                 pass
@@ -284,6 +293,7 @@ class Legality(Component):
             (parent.kind != EntryKind.REGION, Status.PARENT_KIND),
             # C10-72
             (command.pd != parent.pd, Status.PARENT_PD),
+            (parent.zero_based, Status.PARENT_ZERO_BASED),
             # C10-73
             (~any_right(parent.rights, Rights.BIND), Status.BIND_NOT_ALLOWED),
             # C10-74
@@ -292,7 +302,7 @@ class Legality(Component):
                 Status.LOCAL_WRITE_MISSING,
             ),
             # C10-75
-            ((command.base < parent.base) | (limit > parent.limit), Status.OUTSIDE_PARENT),
+            ((command.base < parent.base) | (end > parent.limit), Status.OUTSIDE_PARENT),
         )
 
         changed = self.changed
@@ -314,8 +324,9 @@ class Legality(Component):
                 ]
                 with m.If(changed.kind == EntryKind.REGION):
                     m.d.comb += [
+                        changed.zero_based.eq(command.zero_based),
                         changed.rights.eq(command.rights),
-                        changed.base.eq(command.base),
+                        changed.base.eq(base),
                         changed.limit.eq(limit),
                         changed.page_shift.eq(command.page_shift),
                         changed.offset.eq(command.offset),
@@ -327,7 +338,11 @@ class Legality(Component):
             with m.Case(Opcode.LOCAL_INVALIDATE, Opcode.REMOTE_INVALIDATE):
                 m.d.comb += [changed.eq(entry), changed.state.eq(EntryState.FREE)]
                 with m.If(~is_region):
-                    m.d.comb += [changed.base.eq(0), changed.limit.eq(0)]
+                    m.d.comb += [
+                        changed.zero_based.eq(0),
+                        changed.base.eq(0),
+                        changed.limit.eq(0),
+                    ]
             with m.Case(Opcode.BIND):
                 m.d.comb += [
                     changed.eq(entry),
@@ -339,8 +354,9 @@ class Legality(Component):
                 ]
                 with m.If(command.length != 0):
                     m.d.comb += [
+                        changed.zero_based.eq(command.zero_based),
                         changed.rights.eq(command.rights),
-                        changed.base.eq(command.base),
+                        changed.base.eq(base),
                         changed.limit.eq(limit),
                         changed.page_shift.eq(parent.page_shift),
                         changed.offset.eq(position & ((1 << parent.page_shift) - 1)),

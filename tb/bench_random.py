@@ -65,13 +65,22 @@ async def _commands(env: Environment, source: int, cycles: int) -> None:
 
 
 _RUN = {"first_translation", "translations", "frame", "page_shift"}
-_REGION = _RUN | {"rights", "remote_invalidate", "pd", "qpn", "base", "length", "offset"}
+_REGION = _RUN | {
+    "rights",
+    "remote_invalidate",
+    "zero_based",
+    "pd",
+    "qpn",
+    "base",
+    "length",
+    "offset",
+}
 _COUNTS: dict[Opcode, set[str]] = {
     Opcode.REGISTER: _REGION | {"kind"},
     Opcode.WRITE_TRANSLATION: _RUN,
     Opcode.LOCAL_INVALIDATE: {"pd"},
     Opcode.REMOTE_INVALIDATE: {"pd", "qpn", "header_valid"},
-    Opcode.BIND: {"variant", "rights", "pd", "qpn", "base", "length", "parent"},
+    Opcode.BIND: {"variant", "rights", "zero_based", "pd", "qpn", "base", "length", "parent"},
     Opcode.REREGISTER: _REGION | {"variant"},
     Opcode.DEREGISTER: set(),
     Opcode.QUERY: set(),
@@ -92,6 +101,7 @@ def _with_noise(rng: random.Random, command: Command) -> Command:
         "kind": rng.choice(list(EntryKind)),
         "rights": Rights(rng.randrange(2**5)),
         "remote_invalidate": rng.random() < 0.5,
+        "zero_based": rng.random() < 0.5,
         "header_valid": rng.random() < 0.5,
         "pd": rng.randrange(2**24),
         "qpn": rng.randrange(2**24),

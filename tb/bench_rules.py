@@ -7,8 +7,8 @@ import cocotb
 
 from rtl.config import SecondInvalidate, ZeroLength
 from tb.agents.environment import Environment
-from tb.agents.scenes import shared_buffer
-from tb.model.words import Command, CommandStatus, Key, LookupStatus, Rights
+from tb.agents.scenes import PAGE, shared_buffer
+from tb.model.words import Command, CommandStatus, EntryKind, Key, LookupStatus, Rights
 
 
 async def do(env: Environment, source: int, command: Command, status: CommandStatus) -> None:
@@ -68,4 +68,82 @@ async def zero_length(dut: Any) -> None:
     # Of others, the key counts in any case.
     stranger = replace(good, pd=buffer.pd ^ 1, rights=Rights(0))
     assert (await env.look_up(0, stranger)).status is LookupStatus.WRONG_PD
+    assert not await env.finish()
+
+
+@cocotb.test()
+async def zero_based(dut: Any) -> None:
+    """Addresses in a zero-based region or window count from its first byte."""
+    env = Environment(dut)
+    await env.start()
+    region = shared_buffer(env.config)
+    whole = region.register()
+    await do(env, 0, replace(whole, zero_based=True), CommandStatus.OK)
+    for address, status in (
+        (0, LookupStatus.OK),
+        (region.length - 8, LookupStatus.OK),
+        (region.length - 7, LookupStatus.OUT_OF_BOUNDS),
+        (region.base, LookupStatus.OUT_OF_BOUNDS),
+    ):
+        request = await env.look_up(0, replace(region.lookup(0, 8), address=address))
+        assert request.status is status
+
+    window = replace(region, key=Key(region.key.index + 1, 0x11), pages=2)
+    for kind in (EntryKind.WINDOW_1, EntryKind.WINDOW_2A, EntryKind.WINDOW_2B):
+        await do(env, 0, window.window(kind), CommandStatus.OK)
+        bind = replace(
+            window.bind(region, variant=0x22, qpn=7), base=region.base + 5000, zero_based=True
+        )
+        if kind is EntryKind.WINDOW_1:
+            await do(env, 1, bind, CommandStatus.ZERO_BASED)
+        else:
+            await do(env, 1, bind, CommandStatus.PARENT_ZERO_BASED)
+            # As it is usable, the region has to become another one first.
+            there = replace(region.reregister(region), translations=0)
+            await do(env, 0, there, CommandStatus.OK)
+            await do(env, 1, bind, CommandStatus.OK)
+            inside = replace(window.renamed(0x22).lookup(0, 2 * PAGE, qpn=7), address=0)
+            request = await env.look_up(0, inside)
+            frames = [beat.address for _, beat in request.beats]
+            assert frames == [region.frame * PAGE + at for at in (5000, 2 * PAGE, 3 * PAGE)]
+            outside = replace(inside, address=1)
+            assert (await env.look_up(0, outside)).status is LookupStatus.OUT_OF_BOUNDS
+            await do(env, 0, replace(there, zero_based=True), CommandStatus.WINDOWS_BOUND)
+            await do(env, 1, window.renamed(0x22).local_invalidate(), CommandStatus.OK)
+            await do(env, 0, replace(there, zero_based=True), CommandStatus.OK)
+        await do(env, 0, window.deregister(), CommandStatus.OK)
+    assert not await env.finish()
+
+
+@cocotb.test()
+async def windows_of_a_queue_pair(dut: Any) -> None:
+    """A window of type 2B takes the queue pair of its bind, and answers and obeys nobody else."""
+    env = Environment(dut)
+    await env.start()
+    region = shared_buffer(env.config)
+    window = replace(region, key=Key(region.key.index + 1, 0x11), pages=2)
+    await do(env, 0, region.register(), CommandStatus.OK)
+    for kind in (EntryKind.WINDOW_2A, EntryKind.WINDOW_2B):
+        await do(env, 0, window.window(kind), CommandStatus.OK)
+        for qpn, variant in ((7, 0x22), (8, 0x33)):
+            await do(env, 1, window.bind(region, variant=variant, qpn=qpn), CommandStatus.OK)
+            bound = window.renamed(variant)
+            again = replace(window.bind(region, variant=0, qpn=qpn), key=bound.key)
+            await do(env, 1, again, CommandStatus.ALREADY_BOUND)
+            for asker in (7, 8):
+                request = await env.look_up(0, bound.lookup(0, 8, qpn=asker))
+                belongs = kind is EntryKind.WINDOW_2A or asker == qpn
+                assert request.status is (LookupStatus.OK if belongs else LookupStatus.WRONG_QPN), (
+                    kind,
+                    qpn,
+                    asker,
+                )
+            if kind is EntryKind.WINDOW_2B:
+                stranger = replace(bound.remote_invalidate(), qpn=qpn ^ 1)
+                await do(env, 2, stranger, CommandStatus.WRONG_QPN)
+            # A local invalidate comes from the owner, whoever that is.
+            end = bound.local_invalidate() if qpn == 7 else bound.remote_invalidate()
+            await do(env, 2, replace(end, qpn=qpn), CommandStatus.OK)
+            window = bound
+        await do(env, 0, window.deregister(), CommandStatus.OK)
     assert not await env.finish()

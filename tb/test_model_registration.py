@@ -184,6 +184,24 @@ class TestRegister:
         table = a_table(register(length=0, translations=0))
         assert table.answer(lookup(0x1000, 1)) == failed(L.OUT_OF_BOUNDS)
 
+    def test_zero_based(self) -> None:
+        """Its addresses count from its first byte, wherever that is in its page."""
+        table = a_table(register(zero_based=True, offset=0x900, translations=3))
+        assert table.entries[1] == region(
+            remote_invalidate=True, zero_based=True, base=0, limit=0x2000, offset=0x900
+        )
+        assert table.answer(lookup(0, 0x701)) == (
+            Beat(L.OK, True, False, 0x50_900, 0x700),
+            Beat(L.OK, False, True, 0x51_000, 1),
+        )
+        assert table.answer(lookup(0x1FFF, 1)) == (Beat(L.OK, True, True, 0x52_8FF, 1),)
+        for address in (0x2000, 0x2FFF):
+            assert table.answer(lookup(address, 1)) == failed(L.OUT_OF_BOUNDS)
+
+    def test_of_a_zero_based_region_the_base_does_not_count(self) -> None:
+        a_table(register(zero_based=True, base=TOP - 1))
+        a_table(register(), reregister(zero_based=True, base=TOP - 1))
+
 
 class TestReregister:
     def test_moves(self) -> None:
@@ -260,6 +278,14 @@ class TestReregister:
         assert_fails(a_table(register()), reregister(translations=3), C.OUT_OF_BOUNDS)
         both = reregister(first_translation=11, translations=3)
         assert_fails(a_table(register()), both, C.OUT_OF_BOUNDS)
+
+    def test_zero_based(self) -> None:
+        table = a_table(register(), reregister(zero_based=True))
+        entry = table.entries[1]
+        assert (entry.zero_based, entry.base, entry.limit) == (True, 0, 0x2000)
+        table.execute(dataclasses.replace(reregister(variant=9), first_translation=10))
+        entry = table.entries[1]
+        assert (entry.zero_based, entry.base, entry.limit) == (False, 0x1000, 0x3000)
 
 
 class TestDeregister:

@@ -52,6 +52,7 @@ commands = st.builds(
     kind=st.sampled_from(EntryKind),
     rights=few_rights,
     remote_invalidate=st.booleans(),
+    zero_based=st.sampled_from([False, False, True]),
     header_valid=st.sampled_from([True, True, False]),
     pd=mostly_0,
     qpn=mostly_0,
@@ -120,7 +121,12 @@ class TestAnySequence:
             parent = table.entries[entry.parent]
             assert parent.state is EntryState.VALID
             assert parent.kind is EntryKind.REGION
-            assert parent.base <= entry.base < entry.limit <= parent.limit
+            assert not parent.zero_based
+            if entry.zero_based:
+                assert entry.base == 0
+                assert entry.limit <= parent.limit - parent.base
+            else:
+                assert parent.base <= entry.base < entry.limit <= parent.limit
             assert set(entry.span) <= set(parent.span)
         for entry in table.entries:
             assert entry.span.stop <= len(table.translations)

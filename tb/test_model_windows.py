@@ -25,6 +25,7 @@ from tb.model.words import (
     EntryKind,
     EntryState,
     Key,
+    Lookup,
     Opcode,
     Rights,
 )
@@ -158,6 +159,38 @@ class TestBind:
             Beat(L.OK, False, True, 0x52_000, 0x100),
         )
         assert table.answer(through_window) == table.answer(lookup(0x1FFF, 0x801))
+
+    @pytest.mark.parametrize("kind", [EntryKind.WINDOW_2A, EntryKind.WINDOW_2B])
+    def test_zero_based_window(self, kind: EntryKind) -> None:
+        """An address in it is an offset into the window; where it lies is said as ever."""
+        table = a_table(register(offset=0x900, translations=3), window(kind))
+        bound = table.execute(bind(zero_based=True)).entry
+        assert (bound.zero_based, bound.base, bound.limit) == (True, 0, 0x1000)
+        assert (bound.offset, bound.first_translation) == (0x100, 11)
+
+        def through(address: int, length: int) -> Lookup:
+            return lookup(address, length, Rights.REMOTE_READ, index=2, variant=9, qpn=6)
+
+        whole = table.answer(through(0, 0x1000))
+        assert whole == table.answer(lookup(0x1800, 0x1000))
+        assert whole[0] == Beat(L.OK, True, False, 0x51_100, 0xF00)
+        for address, length in ((0x1000, 1), (0, 0x1001), (0x1800, 1)):
+            assert table.answer(through(address, length)) == failed(L.OUT_OF_BOUNDS)
+        table.execute(invalidate(2, variant=9))
+        assert not table.entries[2].zero_based
+
+    def test_type_1_is_never_zero_based(self) -> None:
+        """o10-36.2.2; not even while it is unbound."""
+        table = a_table(register(), window(EntryKind.WINDOW_1))
+        assert_fails(table, bind(zero_based=True), C.ZERO_BASED)
+        assert_fails(table, bind(zero_based=True, length=0), C.ZERO_BASED)
+        assert_fails(table, bind(zero_based=True, pd=4), C.WRONG_PD)
+
+    @pytest.mark.parametrize("kind", [EntryKind.WINDOW_1, EntryKind.WINDOW_2A])
+    def test_zero_based_region_has_no_windows(self, kind: EntryKind) -> None:
+        """Checked before the bind right (C10-73)."""
+        table = a_table(register(zero_based=True, rights=NO_RIGHTS), window(kind))
+        assert_fails(table, bind(base=0), C.PARENT_ZERO_BASED)
 
     def test_rebind(self) -> None:
         """A type 1 window leaves its old region for the new one."""

@@ -26,6 +26,7 @@ ENTRY_TYPES = {
     "kind": EntryKind,
     "rights": Rights,
     "remote_invalidate": bool,
+    "zero_based": bool,
 }
 
 

@@ -83,7 +83,7 @@ class Buffer:
         """Allocates an unbound window at the index."""
         return Command(Opcode.REGISTER, self.key, kind=kind, pd=self.pd, remote_invalidate=True)
 
-    def bind(self, parent: "Buffer", *, variant: int, first_page: int = 0) -> Command:
+    def bind(self, parent: "Buffer", *, variant: int, first_page: int = 0, qpn: int = 0) -> Command:
         """Binds the window at the index to a part of ``parent`` that is as long as the buffer."""
         return Command(
             Opcode.BIND,
@@ -91,6 +91,7 @@ class Buffer:
             variant=variant % 256,
             rights=Rights.REMOTE_READ | Rights.REMOTE_WRITE,
             pd=self.pd,
+            qpn=qpn,
             base=parent.base + first_page * PAGE,
             length=self.length,
             parent=parent.key,

@@ -387,6 +387,9 @@ def wide_command(narrow: TableConfig, fields: Mapping[str, int]) -> dict[str, in
     """The command to a narrow table as one to a wide table."""
     wide = {n: v * SCALE if n in ("length", "offset") else v for n, v in fields.items()}
     base, page_shift = fields.get("base", 0), fields.get("page_shift", 0)
+    if fields.get("opcode", 0) in (Opcode.REGISTER.value, Opcode.REREGISTER.value):
+        # At the end of the address space, 0 is nothing special.
+        base = 0 if wide.pop("zero_based", 0) else base
     if fields.get("opcode", 0) in _WITH_PLACE:
         wide["base"] = wide_address(narrow, base)
         # A page of one byte is none in either.

@@ -215,15 +215,17 @@ class Table:
         yield entry.state is EntryState.INVALID, CommandStatus.WRONG_STATE
         yield command.key.variant != entry.variant, CommandStatus.WRONG_VARIANT
         yield not entry.is_window, CommandStatus.WRONG_KIND
+        # o10-37.2.30
         is_bound_2 = not is_type_1 and entry.state is EntryState.VALID
         yield is_bound_2, CommandStatus.ALREADY_BOUND
         # C10-72
         yield command.pd != entry.pd, CommandStatus.WRONG_PD
+        # o10-37.2.40
+        yield not is_type_1 and command.length == 0, CommandStatus.ZERO_LENGTH
+        # o10-36.2.2
+        yield is_type_1 and command.zero_based, CommandStatus.ZERO_BASED
         if command.length:
             yield from self._parent_checks(command)
-        else:
-            # o10-37.2.40
-            yield not is_type_1, CommandStatus.ZERO_LENGTH
 
     def _parent_checks(self, command: Command) -> Checks:
         yield self.entry(command.parent.index) is None, CommandStatus.PARENT_OUT_OF_RANGE
@@ -232,6 +234,7 @@ class Table:
         yield command.parent.variant != region.variant, CommandStatus.PARENT_VARIANT
         yield region.is_window, CommandStatus.PARENT_KIND
         yield command.pd != region.pd, CommandStatus.PARENT_PD
+        yield region.zero_based, CommandStatus.PARENT_ZERO_BASED
         # C10-73
         yield not region.rights & Rights.BIND, CommandStatus.BIND_NOT_ALLOWED
         # C10-74
@@ -280,7 +283,7 @@ class Table:
         self._release_parent(entry)
         freed = dataclasses.replace(entry, state=EntryState.FREE)
         if entry.is_window:
-            freed = dataclasses.replace(freed, base=0, limit=0)
+            freed = dataclasses.replace(freed, zero_based=False, base=0, limit=0)
         self.entries[command.key.index] = freed
 
     def _bind(self, command: Command, entry: Entry) -> None:
@@ -318,6 +321,7 @@ def _overlap(one: range, other: range) -> bool:
 
 
 def _region_of(command: Command, variant: int) -> Entry:
+    base = 0 if command.zero_based else command.base
     return Entry(
         state=EntryState.VALID,
         kind=EntryKind.REGION,
@@ -326,8 +330,9 @@ def _region_of(command: Command, variant: int) -> Entry:
         variant=variant,
         pd=command.pd,
         qpn=command.qpn,
-        base=command.base,
-        limit=command.base + command.length,
+        zero_based=command.zero_based,
+        base=base,
+        limit=base + command.length,
         page_shift=command.page_shift,
         offset=command.offset,
         first_translation=command.first_translation,
@@ -350,14 +355,16 @@ def _unbound_window_of(command: Command) -> Entry:
 def _bound_window_of(command: Command, window: Entry, region: Entry) -> Entry:
     """The window after its bind: it walks the translations of its region."""
     page, place = divmod(region.position(command.base), 1 << region.page_shift)
+    base = 0 if command.zero_based else command.base
     return dataclasses.replace(
         window,
         state=EntryState.VALID,
         rights=command.rights,
         variant=command.variant,
         qpn=command.qpn if window.kind is EntryKind.WINDOW_2B else window.qpn,
-        base=command.base,
-        limit=command.base + command.length,
+        zero_based=command.zero_based,
+        base=base,
+        limit=base + command.length,
         page_shift=region.page_shift,
         offset=place,
         first_translation=region.first_translation + page,

@@ -86,14 +86,16 @@ class CommandStatus(Enum):
     OUT_OF_BOUNDS = 14
     RANGE_IN_USE = 15
     ZERO_LENGTH = 16
-    PARENT_OUT_OF_RANGE = 17
-    PARENT_STATE = 18
-    PARENT_VARIANT = 19
-    PARENT_KIND = 20
-    PARENT_PD = 21
-    BIND_NOT_ALLOWED = 22
-    LOCAL_WRITE_MISSING = 23
-    OUTSIDE_PARENT = 24
+    ZERO_BASED = 17
+    PARENT_OUT_OF_RANGE = 18
+    PARENT_STATE = 19
+    PARENT_VARIANT = 20
+    PARENT_KIND = 21
+    PARENT_PD = 22
+    PARENT_ZERO_BASED = 23
+    BIND_NOT_ALLOWED = 24
+    LOCAL_WRITE_MISSING = 25
+    OUTSIDE_PARENT = 26
 
 
 NO_RIGHTS = Rights(0)
@@ -135,6 +137,8 @@ class Beat:
 class Entry:
     """An entry. ``limit`` is the first address behind it; ``parent`` is a window's region.
 
+    The base of a ``zero_based`` one is 0: an address in it counts from its first byte.
+
     Without arguments it is the entry of nobody: INVALID, and zero all over.
     """
 
@@ -142,6 +146,7 @@ class Entry:
     kind: EntryKind = EntryKind.REGION
     rights: Rights = NO_RIGHTS
     remote_invalidate: bool = False
+    zero_based: bool = False
     variant: int = 0
     pd: int = 0
     qpn: int = 0
@@ -196,6 +201,7 @@ class Command:
     kind: EntryKind = EntryKind.REGION
     rights: Rights = NO_RIGHTS
     remote_invalidate: bool = False
+    zero_based: bool = False
     header_valid: bool = True
     pd: int = 0
     qpn: int = 0
