@@ -73,7 +73,7 @@ class Opcode(enum.Enum, shape=4):
     """What a command asks for."""
 
     REGISTER = 0
-    """INVALID or FREE to VALID (windows of type 2: to FREE); optionally writes translations."""
+    """A region from INVALID to VALID; optionally writes translations."""
     WRITE_TRANSLATION = 1
     """Writes a run of translations for the next registration of an entry."""
     LOCAL_INVALIDATE = 2
@@ -81,7 +81,14 @@ class Opcode(enum.Enum, shape=4):
     BIND = 4
     REREGISTER = 5
     DEREGISTER = 6
+    """A region to INVALID."""
     QUERY = 7
+    ALLOCATE = 8
+    """INVALID to FREE (windows of type 1: to VALID); a region gets its translations."""
+    DEALLOCATE = 9
+    """A window to INVALID."""
+    FAST_REGISTER = 10
+    """A region from FREE to VALID, on the translations that it owns."""
 
 
 class CommandStatus(enum.Enum, shape=5):
@@ -111,21 +118,23 @@ class CommandStatus(enum.Enum, shape=5):
     """Outside the address space or the translation table."""
     RANGE_IN_USE = 15
     """A re-registration would write the translations that it replaces."""
-    ZERO_LENGTH = 16
+    RANGE_NOT_OWNED = 16
+    """A fast registration would leave the translations that the region owns."""
+    ZERO_LENGTH = 17
     """A window of type 2 can't be bound to nothing."""
-    ZERO_BASED = 17
+    ZERO_BASED = 18
     """A window of type 1 can't be zero-based."""
-    PARENT_OUT_OF_RANGE = 18
+    PARENT_OUT_OF_RANGE = 19
     """From here on about the region that a window is to be bound to."""
-    PARENT_STATE = 19
-    PARENT_VARIANT = 20
-    PARENT_KIND = 21
-    PARENT_PD = 22
-    PARENT_ZERO_BASED = 23
-    BIND_NOT_ALLOWED = 24
-    LOCAL_WRITE_MISSING = 25
+    PARENT_STATE = 20
+    PARENT_VARIANT = 21
+    PARENT_KIND = 22
+    PARENT_PD = 23
+    PARENT_ZERO_BASED = 24
+    BIND_NOT_ALLOWED = 25
+    LOCAL_WRITE_MISSING = 26
     """The window would grant remote write or atomic, and its region doesn't grant local write."""
-    OUTSIDE_PARENT = 26
+    OUTSIDE_PARENT = 27
 
 
 def key_layout(config: TableConfig) -> data.StructLayout:
@@ -175,7 +184,8 @@ def entry_layout(config: TableConfig) -> data.StructLayout:
 
     ``limit`` is the first address behind the entry, so that it may be ``2 ** address_width``.
     ``offset`` is the place of ``base`` in the first page. ``parent`` is a window's region. The base
-    of a zero-based entry is 0.
+    of a zero-based entry is 0. A region owns ``translations`` from ``first_translation`` on, and
+    uses as many of them as it has pages; a window owns none.
     """
     return data.StructLayout(
         {
@@ -192,6 +202,7 @@ def entry_layout(config: TableConfig) -> data.StructLayout:
             "page_shift": range(config.page_shift_max + 1),
             "offset": config.page_shift_max,
             "first_translation": config.translation_bits,
+            "translations": config.translation_bits + 1,
             "parent": config.index_bits,
             "ghost": entry_ghost_layout(config),
         }

@@ -76,8 +76,6 @@ class Legality(Component):
     parent : In(entry_layout)
         The entry that ``command.parent`` names.
     entry_status, parent_status : Out(CommandStatus)
-    entry_pages : Out(config.translation_bits + 1)
-        Translations of the entry, if it is a region.
     pages : Out(config.translation_bits + 1)
         Translations of the region that the command describes.
     idle : Out(1)
@@ -100,7 +98,6 @@ class Legality(Component):
                 "parent": In(entry_layout(config)),
                 "entry_status": Out(CommandStatus),
                 "parent_status": Out(CommandStatus),
-                "entry_pages": Out(config.translation_bits + 1),
                 "pages": Out(config.translation_bits + 1),
                 "idle": Out(1),
                 "keeps_translations": Out(1),
@@ -124,8 +121,6 @@ class Legality(Component):
             entry_count.offset.eq(entry.offset),
             entry_count.length.eq(entry.limit - entry.base),
             entry_count.page_shift.eq(entry.page_shift),
-            # A registered region fits the table, so the count does.
-            self.entry_pages.eq(Mux(is_region, entry_count.pages, 0)),
             self.bound.eq(
                 ~is_region & (entry.state == EntryState.VALID) & (entry.base != entry.limit)
             ),
@@ -169,10 +164,12 @@ class Legality(Component):
         same_range = command.first_translation == entry.first_translation
         overlap = (
             (command_count.pages != 0)
-            & (self.entry_pages != 0)
-            & (command.first_translation < entry.first_translation + self.entry_pages)
+            & (entry.translations != 0)
+            & (command.first_translation < entry.first_translation + entry.translations)
             & (entry.first_translation < command.first_translation + command_count.pages)
         )
+        is_free = entry.state == EntryState.FREE
+        not_owned = ~same_range | (command_count.pages > entry.translations)
         keeps = self.keeps_translations
         m.d.comb += keeps.eq(same_range & (command.translations == 0))
 
@@ -190,8 +187,7 @@ class Legality(Component):
         invalidates = (command.opcode == Opcode.LOCAL_INVALIDATE) | (
             command.opcode == Opcode.REMOTE_INVALIDATE
         )
-        second = entry.state == EntryState.FREE
-        m.d.comb += self.idle.eq((command.opcode == Opcode.QUERY) | (invalidates & second))
+        m.d.comb += self.idle.eq((command.opcode == Opcode.QUERY) | (invalidates & not_valid))
 
         status = self.entry_status
         known = Signal(init=1)
@@ -205,20 +201,41 @@ class Legality(Component):
         refuses_second = config.second_invalidate is SecondInvalidate.ERROR
         last_invalidate_rules = (
             (windows_bound, Status.WINDOWS_BOUND),
-            (second & refuses_second, Status.ALREADY_FREE),
+            (not_valid & refuses_second, Status.ALREADY_FREE),
         )
         with m.Switch(command.opcode):
             with m.Case(Opcode.REGISTER):
                 verdict(
                     status,
-                    (entry.state == EntryState.VALID, Status.WRONG_STATE),
+                    (entry.state != EntryState.INVALID, Status.WRONG_STATE),
+                    (bad_page, Status.BAD_PAGE),
+                    (outside, Status.OUT_OF_BOUNDS),
+                )
+            with m.Case(Opcode.FAST_REGISTER):
+                verdict(
+                    status,
+                    (~is_free, Status.WRONG_STATE),
+                    (~is_region, Status.WRONG_KIND),
+                    (wrong_pd, Status.WRONG_PD),
+                    (bad_page, Status.BAD_PAGE),
+                    (outside, Status.OUT_OF_BOUNDS),
+                    (not_owned, Status.RANGE_NOT_OWNED),
+                )
+            with m.Case(Opcode.ALLOCATE):
+                verdict(
+                    status,
+                    (entry.state != EntryState.INVALID, Status.WRONG_STATE),
                     (
-                        (entry.state == EntryState.FREE) & (entry.kind != command.kind),
-                        Status.WRONG_KIND,
+                        asks_region
+                        & (command.first_translation + command.translations > config.translations),
+                        Status.OUT_OF_BOUNDS,
                     ),
-                    ((entry.state == EntryState.FREE) & ~asks_region, Status.WRONG_STATE),
-                    (asks_region & bad_page, Status.BAD_PAGE),
-                    (asks_region & outside, Status.OUT_OF_BOUNDS),
+                )
+            with m.Case(Opcode.DEALLOCATE):
+                verdict(
+                    status,
+                    (entry.state == EntryState.INVALID, Status.WRONG_STATE),
+                    (is_region, Status.WRONG_KIND),
                 )
             with m.Case(Opcode.WRITE_TRANSLATION):
                 verdict(
@@ -237,7 +254,7 @@ class Legality(Component):
                     (windows_bound, Status.WINDOWS_BOUND),
                     (bad_page, Status.BAD_PAGE),
                     (outside, Status.OUT_OF_BOUNDS),
-                    (keeps & (command_count.pages > self.entry_pages), Status.OUT_OF_BOUNDS),
+                    (keeps & (command_count.pages > entry_count.pages), Status.OUT_OF_BOUNDS),
                     (keeps & (command.page_shift != entry.page_shift), Status.BAD_PAGE),
                     (~keeps & overlap, Status.RANGE_IN_USE),
                 )
@@ -245,6 +262,7 @@ class Legality(Component):
                 verdict(
                     status,
                     (entry.state == EntryState.INVALID, Status.WRONG_STATE),
+                    (~is_region, Status.WRONG_KIND),
                     (windows_bound, Status.WINDOWS_BOUND),
                 )
             with m.Case(Opcode.LOCAL_INVALIDATE):
@@ -309,32 +327,46 @@ class Legality(Component):
         position = Signal(config.address_width + 1)
         m.d.comb += position.eq(command.base - parent.base + parent.offset)
         with m.Switch(command.opcode):
-            with m.Case(Opcode.REGISTER, Opcode.REREGISTER):
+            with m.Case(Opcode.ALLOCATE):
                 m.d.comb += [
-                    changed.state.eq(EntryState.VALID),
-                    changed.kind.eq(
-                        Mux(command.opcode == Opcode.REGISTER, command.kind, entry.kind)
+                    changed.state.eq(
+                        Mux(command.kind == EntryKind.WINDOW_1, EntryState.VALID, EntryState.FREE)
                     ),
-                    changed.variant.eq(
-                        Mux(command.opcode == Opcode.REGISTER, command.key.variant, command.variant)
-                    ),
+                    changed.kind.eq(command.kind),
+                    changed.variant.eq(command.key.variant),
                     changed.pd.eq(command.pd),
                     changed.qpn.eq(command.qpn),
                     changed.remote_invalidate.eq(command.remote_invalidate),
                 ]
-                with m.If(changed.kind == EntryKind.REGION):
+                with m.If(asks_region):
                     m.d.comb += [
-                        changed.zero_based.eq(command.zero_based),
-                        changed.rights.eq(command.rights),
-                        changed.base.eq(base),
-                        changed.limit.eq(limit),
-                        changed.page_shift.eq(command.page_shift),
-                        changed.offset.eq(command.offset),
                         changed.first_translation.eq(command.first_translation),
+                        changed.translations.eq(command.translations),
                         changed.parent.eq(command.key.index),
                     ]
-                with m.Elif(changed.kind != EntryKind.WINDOW_1):
-                    m.d.comb += changed.state.eq(EntryState.FREE)
+            with m.Case(Opcode.REGISTER, Opcode.FAST_REGISTER, Opcode.REREGISTER):
+                fast = command.opcode == Opcode.FAST_REGISTER
+                reregisters = command.opcode == Opcode.REREGISTER
+                m.d.comb += [
+                    changed.state.eq(EntryState.VALID),
+                    changed.kind.eq(EntryKind.REGION),
+                    changed.variant.eq(Mux(reregisters, command.variant, command.key.variant)),
+                    changed.pd.eq(command.pd),
+                    changed.qpn.eq(command.qpn),
+                    changed.remote_invalidate.eq(command.remote_invalidate),
+                    changed.zero_based.eq(command.zero_based),
+                    changed.rights.eq(command.rights),
+                    changed.base.eq(base),
+                    changed.limit.eq(limit),
+                    changed.page_shift.eq(command.page_shift),
+                    changed.offset.eq(command.offset),
+                    changed.first_translation.eq(command.first_translation),
+                    # What keeps its range keeps all of it.
+                    changed.translations.eq(
+                        Mux(fast | reregisters & keeps, entry.translations, command_count.pages)
+                    ),
+                    changed.parent.eq(command.key.index),
+                ]
             with m.Case(Opcode.LOCAL_INVALIDATE, Opcode.REMOTE_INVALIDATE):
                 m.d.comb += [changed.eq(entry), changed.state.eq(EntryState.FREE)]
                 with m.If(~is_region):
@@ -372,7 +404,9 @@ class Legality(Component):
                 changed.ghost.eq(entry.ghost),
                 changed.ghost.version.eq(entry.ghost.version + 1),
             ]
-            registers = (command.opcode == Opcode.REGISTER) & asks_region
+            registers = (command.opcode == Opcode.REGISTER) | (
+                command.opcode == Opcode.FAST_REGISTER
+            )
             replaces = (command.opcode == Opcode.REREGISTER) & ~keeps
             with m.If(registers | replaces):
                 m.d.comb += [

@@ -48,7 +48,7 @@ class WorkerResult(enum.Enum, shape=2):
 def plan_layout(config: TableConfig) -> data.StructLayout:
     """What has been found out about a command when it was checked.
 
-    ``first`` and ``count`` name the translations that the entry has. ``arbitrated`` says that the
+    ``first`` and ``count`` name the translations that the entry owns. ``arbitrated`` says that the
     arbiter has a say in the apply. At the end, ``removes`` asks to remove those translations, and
     ``releases`` to count one window less for the region ``released``.
     """
@@ -213,19 +213,20 @@ class Worker(Component):
             legality.parent.eq(read.data),
         ]
 
-        registers = command.opcode == Opcode.REGISTER
+        registers = (command.opcode == Opcode.REGISTER) | (command.opcode == Opcode.FAST_REGISTER)
         reregisters = command.opcode == Opcode.REREGISTER
         deregisters = command.opcode == Opcode.DEREGISTER
         only_writes = command.opcode == Opcode.WRITE_TRANSLATION
+        allocates = command.opcode == Opcode.ALLOCATE
         # A window has no translations of its own, whatever its command says.
-        registers_region = registers & (command.kind == EntryKind.REGION)
-        writes = only_writes | registers_region | reregisters
+        reserves = allocates & (command.kind == EntryKind.REGION)
+        writes = only_writes | registers | reregisters
         binds = (command.opcode == Opcode.BIND) & (command.length != 0)
         replaces = reregisters & ~legality.keeps_translations
         removes_first = config.step_order is StepOrder.TRANSLATIONS_FIRST
-        has_pages = legality.entry_pages != 0
-        wanted = Mux(only_writes, command.translations, legality.pages)
-        meets_owned = writes & self._is_owned(m, command.first_translation, wanted)
+        owned = read.data.translations
+        wanted = Mux(only_writes | reserves, command.translations, legality.pages)
+        meets_owned = (writes | reserves) & self._is_owned(m, command.first_translation, wanted)
 
         def leave(result: WorkerResult, status: ValueLike = CommandStatus.OK) -> None:
             m.d.comb += [report.leaves.eq(1), report.result.eq(result), report.status.eq(status)]
@@ -316,12 +317,8 @@ class Worker(Component):
                             command.first_translation,
                             command.translations,
                         )
-                    with m.Elif(deregisters & removes_first & has_pages):
-                        run(
-                            WorkerState.REMOVE_TRANSLATIONS,
-                            read.data.first_translation,
-                            legality.entry_pages,
-                        )
+                    with m.Elif(deregisters & removes_first & (owned != 0)):
+                        run(WorkerState.REMOVE_TRANSLATIONS, read.data.first_translation, owned)
                     with m.Else():
                         leave(WorkerResult.STARTED)
                 m.d.comb += [
@@ -329,13 +326,13 @@ class Worker(Component):
                     report.plan.first.eq(read.data.first_translation),
                     report.plan.released.eq(read.data.parent),
                 ]
-                # Nothing of a registration can be in flight, and it gives nothing up.
-                with m.If(~registers):
+                # Nothing of these can be in flight, and they give nothing up.
+                with m.If(~(registers | allocates)):
                     m.d.comb += [
                         report.plan.arbitrated.eq(1),
-                        report.plan.count.eq(legality.entry_pages),
+                        report.plan.count.eq(owned),
                         report.plan.removes.eq(
-                            (deregisters & (not removes_first) | replaces) & has_pages
+                            (deregisters & (not removes_first) | replaces) & (owned != 0)
                         ),
                         report.plan.releases.eq(legality.bound),
                     ]

@@ -230,7 +230,7 @@ async def windows(dut: Any) -> None:
     await env.command(0, region.deregister())
     await env.command(0, pages)
     await env.command(0, replace(region.register(), offset=0x123, translations=0))
-    for kind in (EntryKind.WINDOW_1, EntryKind.WINDOW_2A):
+    for kind in (EntryKind.WINDOW_1, EntryKind.WINDOW_2A, EntryKind.WINDOW_2B):
         window = replace(_at(region, 8 + kind.value), pages=3)
         await env.command(0, window.window(kind))
         await env.command(1, replace(window.bind(region, variant=0x44), base=region.base + 5000))
@@ -242,7 +242,7 @@ async def windows(dut: Any) -> None:
         ):
             await env.look_up(0, lookup)
     assert not await env.finish()
-    assert env.scoreboard.tally.by_status[LookupStatus.OK] == 2
+    assert env.scoreboard.tally.by_status[LookupStatus.OK] == 3
 
 
 @cocotb.test()
@@ -278,7 +278,7 @@ async def least_recently_used(dut: Any) -> None:
         if rng.random() < 0.3:
             index = rng.choice(list(buffers))
             await env.command(1, buffers[index].local_invalidate())
-            await env.command(0, buffers[index].register())
+            await env.command(1, buffers[index].fast_register())
             move(index, 0)
         await _check_victims(env, order)
     assert not await env.finish()

@@ -111,7 +111,7 @@ async def zero_based(dut: Any) -> None:
             await do(env, 0, replace(there, zero_based=True), CommandStatus.WINDOWS_BOUND)
             await do(env, 1, window.renamed(0x22).local_invalidate(), CommandStatus.OK)
             await do(env, 0, replace(there, zero_based=True), CommandStatus.OK)
-        await do(env, 0, window.deregister(), CommandStatus.OK)
+        await do(env, 0, window.deallocate(), CommandStatus.OK)
     assert not await env.finish()
 
 
@@ -145,5 +145,55 @@ async def windows_of_a_queue_pair(dut: Any) -> None:
             end = bound.local_invalidate() if qpn == 7 else bound.remote_invalidate()
             await do(env, 2, replace(end, qpn=qpn), CommandStatus.OK)
             window = bound
-        await do(env, 0, window.deregister(), CommandStatus.OK)
+        await do(env, 0, window.deallocate(), CommandStatus.OK)
+    assert not await env.finish()
+
+
+@cocotb.test()
+async def who_owns_what(dut: Any) -> None:
+    """A region owns translations from its allocation to its end, whatever part of them it uses."""
+    env = Environment(dut)
+    await env.start()
+    whole = replace(shared_buffer(env.config), pages=4).moved(8, 0x100)
+    part = replace(whole, pages=2)
+    for command, status in (
+        (whole.fast_register(), CommandStatus.WRONG_STATE),
+        (whole.allocate(), CommandStatus.OK),
+        (whole.allocate(), CommandStatus.WRONG_STATE),
+        (whole.register(), CommandStatus.WRONG_STATE),
+        (whole.deallocate(), CommandStatus.WRONG_KIND),
+        (replace(part.fast_register(), pd=part.pd ^ 1), CommandStatus.WRONG_PD),
+        (part.moved(9, 0x100).fast_register(), CommandStatus.RANGE_NOT_OWNED),
+        (part.moved(20, 0x100).fast_register(), CommandStatus.RANGE_NOT_OWNED),
+        (replace(whole, pages=5).fast_register(), CommandStatus.RANGE_NOT_OWNED),
+    ):
+        await do(env, 0, command, status)
+        assert (await env.look_up(0, whole.lookup(0, 8))).status is not LookupStatus.OK
+    for usable in (whole, part):
+        await do(env, 1, usable.fast_register(), CommandStatus.OK)
+        await env.look_up(0, usable.lookup(0, usable.length))
+        assert (await env.look_up(0, whole.lookup(3 * PAGE, 8))).status is (
+            LookupStatus.OK if usable is whole else LookupStatus.OUT_OF_BOUNDS
+        )
+        at_the_end = part.moved(11, 0x200)
+        await do(env, 0, usable.reregister(at_the_end), CommandStatus.RANGE_IN_USE)
+        await do(env, 1, usable.local_invalidate(), CommandStatus.OK)
+    await do(env, 0, whole.deregister(), CommandStatus.OK)
+    await do(env, 0, whole.deregister(), CommandStatus.WRONG_STATE)
+    # Somebody else's, who expects nothing in it.
+    await do(env, 0, replace(whole.register(), translations=0), CommandStatus.OK)
+    for page in range(4):
+        request = await env.look_up(0, whole.lookup(page * PAGE, 8))
+        assert request.status is LookupStatus.NO_TRANSLATION
+
+    window = replace(part, key=Key(whole.key.index + 1, 0))
+    for kind in (EntryKind.WINDOW_1, EntryKind.WINDOW_2A, EntryKind.WINDOW_2B):
+        await do(env, 0, window.window(kind), CommandStatus.OK)
+        await do(env, 0, window.window(kind), CommandStatus.WRONG_STATE)
+        await do(env, 0, window.deregister(), CommandStatus.WRONG_KIND)
+        await do(env, 1, window.bind(whole, variant=0), CommandStatus.OK)
+        await do(env, 0, whole.deregister(), CommandStatus.WINDOWS_BOUND)
+        await do(env, 0, window.deallocate(), CommandStatus.OK)
+        await do(env, 0, window.deallocate(), CommandStatus.WRONG_STATE)
+    await do(env, 0, whole.deregister(), CommandStatus.OK)
     assert not await env.finish()

@@ -107,7 +107,7 @@ async def commands(dut: Any) -> None:
     kept = replace(moved.reregister(moved), translations=0)
     await check(0, kept, CHECKED, wait, APPLIED)
     await check(1, moved.local_invalidate(), CHECKED, wait, APPLIED)
-    await check(1, replace(moved.register(), translations=0), CHECKED, 0, APPLIED)
+    await check(1, replace(moved.fast_register(), translations=0), CHECKED, 0, APPLIED)
     await check(2, moved.remote_invalidate(), CHECKED, wait, APPLIED)
     await check(0, moved.deregister(), CHECKED + removed_first, wait, APPLIED + removed_last)
     await check(0, replace(buffer.register(), translations=0), CHECKED, 0, APPLIED)
@@ -118,7 +118,14 @@ async def commands(dut: Any) -> None:
     await check(1, bind, CHECKED + REGION_CHECKED, wait, APPLIED)
     await check(1, bind, CHECKED + REGION_CHECKED, wait, APPLIED + RELEASE)
     await check(1, replace(bind, length=0), CHECKED, wait, APPLIED + RELEASE)
-    await check(0, window.deregister(), CHECKED, wait, APPLIED)
+    await check(0, window.deallocate(), CHECKED, wait, APPLIED)
+    # Registered on what was allocated for it, and less than that.
+    spare = buffer.moved(24, 0x300)
+    allocate = replace(window.moved(24, 0).allocate(), translations=3)
+    await check(0, allocate, CHECKED, 0, APPLIED)
+    fast = replace(spare, key=window.key, pages=2)
+    await check(1, fast.fast_register(), CHECKED + 2, 0, APPLIED)
+    await check(0, fast.deregister(), CHECKED + removed_first, wait, APPLIED + removed_last)
 
     for command, cycles in (
         (query, CHECKED),
@@ -572,9 +579,9 @@ async def versions_come_round(dut: Any) -> None:
     ahead = port.submit(other.lookup(0, 64))
     request = port.submit(buffer.lookup(0, 64))
     await env.wait(8)
-    moved = buffer.moved(16, 0x300)
+    moved = buffer.moved(buffer.first_translation, 0x300)
     first = await env.command(0, buffer.local_invalidate())
-    await env.command(0, moved.register())
+    await env.command(0, moved.fast_register())
     second = env.sources[0].submit(moved.local_invalidate())
     await env.quiet()
     assert first.cycles_to_complete == APPLIED
@@ -613,6 +620,7 @@ async def deadlines(dut: Any) -> None:
         await env.command(1, buffer.local_invalidate())
         env.set_terms(0, 0)
         await env.wait(2)
+        await env.command(0, buffer.deregister())
         return env.violations()[Guarantee.BOUNDED_INVALIDATION] != before
 
     assert not await late(from_r_to_c, 0)

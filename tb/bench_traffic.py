@@ -57,6 +57,7 @@ class SharedEntry:
         self._rng = rng
         self._windows = windows
         self._generation = 0
+        self._half = 0
         self._announced = Event()
         self._is_window = False
         config = environment.config
@@ -89,17 +90,18 @@ class SharedEntry:
             kind = self._rng.choice(of_windows if self._is_window else of_regions)
         old = self.buffer
         if kind == "deregister":
-            await self._change(HOST, old.deregister())
+            give_back = old.deallocate() if self._is_window else old.deregister()
+            await self._change(HOST, give_back)
             if self._kind == "mixed" and self._windows and self._rng.random() < 0.5:
                 await self._make_window()
             else:
                 await self._register(HOST)
         elif kind == "local_invalidate":
             await self._change(SEND_QUEUE, old.local_invalidate())
-            await self._register(SEND_QUEUE)
+            await self._fast_register()
         elif kind == "remote_invalidate":
             await self._change(RESPONDER, old.remote_invalidate())
-            await self._register(SEND_QUEUE)
+            await self._fast_register()
         elif kind == "reregister":
             new = self._renewed()
             await self._change(HOST, old.reregister(new))
@@ -112,15 +114,25 @@ class SharedEntry:
         while self.buffer is known:
             await self._announced.wait()
 
-    def _renewed(self) -> Buffer:
-        """The same buffer under the next variant, on other translations and other pages."""
+    def _renewed(self, *, moves: bool = True) -> Buffer:
+        """The same buffer under the next variant, on other pages.
+
+        A region that is free is registered on the translations that it has; else it ``moves`` to
+        the others.
+        """
         self._generation += 1
+        self._half ^= moves
         pages = self.buffer.pages
         new = self.buffer.renamed(self.buffer.key.variant + 1)
         # Frames count in the smallest pages.
         step = 1 << (PAGE_SHIFT - self._environment.config.page_shift_min)
         frame = 2**20 + self._generation * pages * step
-        return new.moved(self._generation % 2 * pages, frame)
+        return new.moved(self._half * pages, frame)
+
+    async def _fast_register(self) -> None:
+        new = self._renewed(moves=False)
+        await self._command(SEND_QUEUE, new.fast_register())
+        self._announce(new)
 
     async def _register(self, source: int) -> None:
         new = self._renewed()

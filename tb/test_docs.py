@@ -45,9 +45,9 @@ from tb.test_faults import FAULTS
 from tb.variants import name_of, variants
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-INTERFACES, RUNNING, TIMING, VERIFICATION, ARCHITECTURE = (
+INTERFACES, RUNNING, TIMING, VERIFICATION, ARCHITECTURE, SEMANTICS = (
     ROOT / "docs" / f"{name}.md"
-    for name in ("interfaces", "running", "timing", "verification", "architecture")
+    for name in ("interfaces", "running", "timing", "verification", "architecture", "semantics")
 )
 CONFIG = TableConfig()
 
@@ -209,6 +209,27 @@ def test_rules_of_a_command(opcode: Opcode):
     if opcode is Opcode.BIND:
         expected += rules()["parent"]
     assert [row[2].strip("`") for row in documented] == expected
+
+
+@pytest.mark.parametrize("opcode", list(Opcode), ids=lambda opcode: opcode.name)
+def test_each_rule_has_a_status_of_its_own(opcode: Opcode):
+    """But for those of a size or a place, of which there are several."""
+    statuses = rules()[opcode.name] + (rules()["parent"] if opcode is Opcode.BIND else [])
+    twice = {status for status in statuses if statuses.count(status) > 1}
+    assert twice <= {"BAD_PAGE", "OUT_OF_BOUNDS"}
+
+
+def test_every_rule_is_in_the_semantics():
+    """The page has a row for each status that is about regions and windows."""
+    named = {name for row in rows(SEMANTICS.read_text()) for name in quoted(" ".join(row))}
+    of_time = {"RETRY", "TAG_IN_USE", "ABORTED", "UNKNOWN_OPCODE"}
+    for status in (*LookupStatus, *CommandStatus):
+        assert status.name in named | of_time, status
+    for name in ("second_invalidate", "zero_length", "on_pending"):
+        default, choices = TABLE_PARAMETERS[name].default, TABLE_PARAMETERS[name].choices
+        row = next(row for row in rows(SEMANTICS.read_text()) if quoted(row[0]) == [name.upper()])
+        assert quoted(row[1])[0] == default
+        assert {quoted(row[2])[0], default} == {*choices}
 
 
 # Running

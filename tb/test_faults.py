@@ -8,7 +8,7 @@ import pytest
 from rtl.arbiter import DrainFence, GracePeriod, PendingBit, Squash, VersionCheck
 from rtl.check import AccessCheck
 from rtl.commands import CommandEngine
-from rtl.config import ReadStructure, TableConfig
+from rtl.config import ReadStructure, SecondInvalidate, TableConfig, ZeroLength
 from rtl.legality import Legality
 from rtl.lookup import LookupPipeline
 from rtl.monitor import Monitor
@@ -284,13 +284,87 @@ FAULTS = {
         "translations_are_not_reused_early",
         "no_early_reuse|assert|answered",
     ),
-    "the registration of a window writes translations": Fault(
-        Worker,
-        "registers & (command.kind == EntryKind.REGION)",
-        "registers",
+    "a window is allocated translations": Fault(
+        Legality,
+        "with m.If(asks_region):",
+        "with m.If(1):",
         "random",
         "anything",
-        "answered|NO_TRANSLATION",
+        "but should with OK",
+    ),
+    "a fast registration leaves its range": Fault(
+        Legality,
+        "(not_owned, Status.RANGE_NOT_OWNED)",
+        "(not_owned & 0, Status.RANGE_NOT_OWNED)",
+        "rules",
+        "who_owns_what",
+        "RANGE_NOT_OWNED",
+    ),
+    "a deregistration leaves what was not used": Fault(
+        Worker,
+        "report.plan.count.eq(owned)",
+        "report.plan.count.eq(owned - 1)",
+        "rules",
+        "who_owns_what",
+        "answered",
+    ),
+    "a second invalidate is not refused": Fault(
+        Legality,
+        "not_valid & refuses_second",
+        "not_valid & refuses_second & 0",
+        "rules",
+        "second_invalidate",
+        "second_invalidate failed",
+    ),
+    "a second invalidate is applied": Fault(
+        Legality,
+        "(invalidates & not_valid)",
+        "(invalidates & not_valid & 0)",
+        "rules",
+        "second_invalidate",
+        "second_invalidate failed",
+        (("second_invalidate", SecondInvalidate.SUCCESS),),
+    ),
+    "lookups of no bytes are not checked": Fault(
+        AccessCheck,
+        "is ZeroLength.BYPASS",
+        "in ZeroLength",
+        "rules",
+        "zero_length",
+        "answered",
+        (("zero_length", ZeroLength.CHECK),),
+    ),
+    "a zero-based window begins where its region does": Fault(
+        Legality,
+        "base.eq(Mux(command.zero_based, 0, command.base))",
+        "base.eq(command.base)",
+        "rules",
+        "zero_based",
+        "zero_based failed",
+    ),
+    "a zero-based region has windows": Fault(
+        Legality,
+        "(parent.zero_based, Status.PARENT_ZERO_BASED)",
+        "(parent.zero_based & 0, Status.PARENT_ZERO_BASED)",
+        "rules",
+        "zero_based",
+        "PARENT_ZERO_BASED",
+    ),
+    "a window of type 2B answers everybody": Fault(
+        AccessCheck,
+        "(entry.kind == EntryKind.WINDOW_2B) & (lookup.qpn != entry.qpn)",
+        "(entry.kind == EntryKind.WINDOW_2B) & (lookup.qpn != entry.qpn) & 0",
+        "rules",
+        "windows_of_a_queue_pair",
+        "answered",
+    ),
+    "a window of type 2B keeps its first queue pair": Fault(
+        Legality,
+        "m.d.comb += changed.qpn.eq(command.qpn)",
+        "pass",
+        "rules",
+        "windows_of_a_queue_pair",
+        "windows_of_a_queue_pair failed",
     ),
     "a bind that fails counts": Fault(
         Worker,

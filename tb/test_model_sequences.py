@@ -46,7 +46,7 @@ keys = st.builds(Key, st.sampled_from([0, 1, 2, 3] * 4 + [4]), mostly_0)
 few_rights = st.sampled_from([Rights(bits) for bits in (31, 31, 31, 31, 0, 2, 4, 16)])
 commands = st.builds(
     Command,
-    opcode=st.sampled_from([*Opcode, Opcode.REGISTER, Opcode.BIND, Opcode.BIND] * 2 + [9]),
+    opcode=st.sampled_from([*Opcode, Opcode.REGISTER, Opcode.BIND, Opcode.BIND] * 2 + [11]),
     key=keys,
     variant=mostly_0,
     kind=st.sampled_from(EntryKind),
@@ -84,8 +84,8 @@ def a_small_table() -> Table:
     for index, first in ((0, 8), (1, 0)):
         place: dict = {"first_translation": first}
         table.execute(Command(Opcode.REGISTER, Key(index), **of_region, **small, **place))
-    table.execute(Command(Opcode.REGISTER, Key(2), kind=EntryKind.WINDOW_1, **small))
-    table.execute(Command(Opcode.REGISTER, Key(3), kind=EntryKind.WINDOW_2B, **small))
+    table.execute(Command(Opcode.ALLOCATE, Key(2), kind=EntryKind.WINDOW_1, **small))
+    table.execute(Command(Opcode.ALLOCATE, Key(3), kind=EntryKind.WINDOW_2B, **small))
     of_window = {"rights": Rights.REMOTE_READ, "base": 3, "length": 40, "parent": Key(1)}
     table.execute(Command(Opcode.BIND, Key(3), **of_window))
     assert table.bound_windows[1] == 1
@@ -129,7 +129,10 @@ class TestAnySequence:
                 assert parent.base <= entry.base < entry.limit <= parent.limit
             assert set(entry.span) <= set(parent.span)
         for entry in table.entries:
-            assert entry.span.stop <= len(table.translations)
+            assert entry.span.stop <= entry.owned.stop or entry.is_window
+            assert entry.owned.stop <= len(table.translations)
+            assert not entry.owned or entry.kind is EntryKind.REGION
+            assert not entry.owned or entry.state is not EntryState.INVALID
             assert entry.kind is not EntryKind.WINDOW_1 or entry.state is EntryState.VALID
             is_type_2 = entry.kind in (EntryKind.WINDOW_2A, EntryKind.WINDOW_2B)
             assert not is_type_2 or entry.is_bound == (entry.state is EntryState.VALID)

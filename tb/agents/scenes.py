@@ -48,6 +48,10 @@ class Buffer:
         """Registers the buffer and writes its translations."""
         return self._region(Opcode.REGISTER)
 
+    def fast_register(self) -> Command:
+        """Registers a key that is free, and writes its translations; from a send queue."""
+        return self._region(Opcode.FAST_REGISTER)
+
     def reregister(self, new: "Buffer") -> Command:
         """Makes the registration that of ``new``, which has the same index."""
         return replace(new._region(Opcode.REREGISTER), variant=new.key.variant)
@@ -79,9 +83,17 @@ class Buffer:
         """Gives the index and the translations back."""
         return Command(Opcode.DEREGISTER, self.key)
 
+    def allocate(self) -> Command:
+        """Allocates a region at the index, on the translations of the buffer."""
+        return replace(self._region(Opcode.ALLOCATE), kind=EntryKind.REGION)
+
     def window(self, kind: EntryKind) -> Command:
         """Allocates an unbound window at the index."""
-        return Command(Opcode.REGISTER, self.key, kind=kind, pd=self.pd, remote_invalidate=True)
+        return Command(Opcode.ALLOCATE, self.key, kind=kind, pd=self.pd, remote_invalidate=True)
+
+    def deallocate(self) -> Command:
+        """Gives the index of a window back."""
+        return Command(Opcode.DEALLOCATE, self.key)
 
     def bind(self, parent: "Buffer", *, variant: int, first_page: int = 0, qpn: int = 0) -> Command:
         """Binds the window at the index to a part of ``parent`` that is as long as the buffer."""

@@ -216,8 +216,8 @@ def range_layout(config: TableConfig) -> data.StructLayout:
 class Allocation(Component):
     """Says whether the hosts allocate translations as they must.
 
-    ``ranges_apart``: nobody writes translations that a registration has, but for the registration
-    of a freed entry at its old place. ``pages_written``: a registration writes all its
+    ``ranges_apart``: nobody writes or reserves translations that a region has, but for the
+    fast registration of its own. ``pages_written``: a registration writes all its
     translations, or keeps the ones it has.
 
     From R to C of a deregistration or re-registration, its translations may already be ordered for
@@ -235,7 +235,7 @@ class Allocation(Component):
     succeeds : In(config.sources)
     change : In(WatchedChangeSignature).array(config.sources)
     owned : Out(range_layout).array(config.entries)
-        What each registration has.
+        What each region has, from when it is made until it is gone.
     ranges_apart, pages_written : Out(1)
     """
 
@@ -277,7 +277,9 @@ class Allocation(Component):
         for source, (command, change) in enumerate(zip(self.ordered, self.change, strict=True)):
             claim, busy = claims[source], self.busy[source]
             index = command.key.index
-            registers = (command.opcode == Opcode.REGISTER) & (command.kind == EntryKind.REGION)
+            fast = command.opcode == Opcode.FAST_REGISTER
+            registers = (command.opcode == Opcode.REGISTER) | fast
+            reserves = (command.opcode == Opcode.ALLOCATE) & (command.kind == EntryKind.REGION)
             reregisters = command.opcode == Opcode.REREGISTER
             deregisters = command.opcode == Opcode.DEREGISTER
             writes = registers | reregisters | (command.opcode == Opcode.WRITE_TRANSLATION)
@@ -287,7 +289,7 @@ class Allocation(Component):
             last = command.offset + command.length + page - 1
             m.d.comb += [
                 pages.eq(Mux(command.length == 0, 0, last >> config.page_shift_min)),
-                claim.taken.eq(busy & writes),
+                claim.taken.eq(busy & (writes | reserves)),
                 claim.first.eq(command.first_translation),
                 claim.count.eq(command.translations),
             ]
@@ -303,9 +305,12 @@ class Allocation(Component):
             with m.If(change.in_progress & deregisters):
                 m.d.comb += leaving.bit_select(index, 1).eq(1)
             for place, other in enumerate(owned):
-                mine = registers & (index == place)
+                # From A on it is its own, and of a freed one before, too.
+                mine = (registers | reserves) & (index == place)
                 clashes.append(clash(claim, other) & ~mine & ~leaving[place])
-                with m.If(change.applied & (registers | reregisters & ~keeps) & (index == place)):
+                # Who registers fast keeps what it has, however little of it is used.
+                takes = reserves | registers & ~fast | reregisters & ~keeps
+                with m.If(change.applied & takes & (index == place)):
                     m.d.sync += [
                         other.taken.eq(1),
                         other.first.eq(claim.first),

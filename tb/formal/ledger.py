@@ -25,9 +25,9 @@ from tb.formal.shadow import (
     choose,
     holds,
     is_formed,
+    owned_span,
     pages,
     places,
-    region_span,
     replaced_layout,
     row_layout,
     same,
@@ -117,10 +117,10 @@ class Ledger(Component):
             m.d.sync += counted.eq(choose(counts, worker.of))
         m.d.comb += self.misread.eq(worker.count != counted)
 
-        has = self._claim_entries(m, claim)
+        uses, has = self._claim_entries(m, claim)
         bound = [is_bound(entry) for entry in self.entry]
         commands = [
-            _Command(m, self, source, counts, counted, bound, has)
+            _Command(m, self, source, counts, counted, bound, uses, has)
             for source in range(config.sources)
         ]
         self._claim_worker(claim)
@@ -135,6 +135,12 @@ class Ledger(Component):
         for one, other in itertools.permutations(commands, 2):
             one.claim_distance(claim, other)
 
+        # Translations are kept for an entry while there is one, and while one goes.
+        for index, (entry, owned) in enumerate(zip(self.entry, self.owned, strict=True)):
+            is_there = (entry.kind == EntryKind.REGION) & (entry.state != EntryState.INVALID)
+            going = [c.after & c.deregisters & (c.index == index) for c in commands]
+            claim(owned.taken, is_there | any_of(*going))
+
         # Of each region, as many windows are bound, about to be, or not yet released as counted.
         for index, count in enumerate(counts):
             users = [
@@ -143,26 +149,32 @@ class Ledger(Component):
             ]
             users += [used & (of == index) for c in commands for used, of in c.uses]
             claim(1, count == sum(users, start=Value.cast(0)))
-        m.d.comb += self.unaccounted.eq(any_of(*wrong))
+        m.d.comb += self.unaccounted.eq(Cat(wrong).any())
         return m
 
-    def _claim_entries(self, m: Module, claim: Any) -> list[Value]:
-        """What is true of the entries alone; the result is what each has as a region."""
+    def _claim_entries(self, m: Module, claim: Any) -> tuple[list[Value], list[Value]]:
+        """What is true of the entries alone; the result is what each uses, and what it owns."""
         config = self._config
-        spans = [span(m, config, entry) for entry in self.entry]
-        has = [
-            Mux(entry.kind == EntryKind.REGION, covered, 0)
-            for entry, covered in zip(self.entry, spans, strict=True)
+        spans: list[Value] = [span(m, config, entry) for entry in self.entry]
+        has: list[Value] = [
+            Signal(config.translations, name=f"has_{i}") for i in range(config.entries)
+        ]
+        m.d.comb += [
+            owned.eq(owned_span(config, entry))
+            for owned, entry in zip(has, self.entry, strict=True)
         ]
         for index, (entry, covered) in enumerate(zip(self.entry, spans, strict=True)):
             is_region, owned = entry.kind == EntryKind.REGION, self.owned[index]
             claim(1, is_formed(m, config, entry))
+            is_there = is_region & (entry.state != EntryState.INVALID)
             claim(
-                is_region & (entry.state != EntryState.INVALID),
+                is_there,
                 owned.taken,
                 owned.first == entry.first_translation,
-                pages(m, config, entry) <= owned.count,
+                owned.count == entry.translations,
+                pages(m, config, entry) <= entry.translations,
             )
+            claim(~is_there, entry.translations == 0)
             claim(is_region & (entry.state == EntryState.INVALID), covered == 0)
             claim(owned.taken, owned.first + owned.count <= config.translations)
             claim(
@@ -175,11 +187,11 @@ class Ledger(Component):
                 parent.state == EntryState.VALID,
                 parent.kind == EntryKind.REGION,
                 same(entry.ghost.stamp, parent.ghost.stamp),
-                (covered & ~choose(has, entry.parent)) == 0,
+                (covered & ~choose(spans, entry.parent)) == 0,
             )
         for one, other in itertools.combinations(has, 2):
             claim(1, (one & other) == 0)
-        return has
+        return spans, has
 
     def _claim_worker(self, claim: Any) -> None:
         known = (WorkerState.PICK, *STARTING, *FINISHING)
@@ -198,8 +210,8 @@ class _Command:
         How many windows each region has been counted.
     counted : Signal
         The count that was read last.
-    bound, has : list of Value
-        Of each entry: it is a bound window; the translations it has as a region.
+    bound, uses, has : list of Value
+        Of each entry: it is a bound window; the translations that it uses, and that it owns.
     """
 
     def __init__(
@@ -210,10 +222,11 @@ class _Command:
         counts: list[Signal],
         counted: Signal,
         bound: list[Value],
+        uses: list[Value],
         has: list[Value],
     ):
         self.ledger, self.source, self.counts, self.counted = ledger, source, counts, counted
-        self.has = has
+        self.covers, self.has = uses, has
         self.config = config = ledger._config
         self.context = context = ledger.context[source]
         self.command = command = context.command
@@ -240,20 +253,23 @@ class _Command:
         self.failed = (state == CommandState.COMPLETING) & ~context.requested
         self.after = self.applied | self.ending | self.over
 
-        self.registers = opcode == Opcode.REGISTER
+        self.fast = opcode == Opcode.FAST_REGISTER
+        self.registers = (opcode == Opcode.REGISTER) | self.fast
         self.reregisters = opcode == Opcode.REREGISTER
         self.deregisters = opcode == Opcode.DEREGISTER
+        self.allocates = opcode == Opcode.ALLOCATE
+        self.deallocates = opcode == Opcode.DEALLOCATE
         self.invalidates = (opcode == Opcode.LOCAL_INVALIDATE) | (
             opcode == Opcode.REMOTE_INVALIDATE
         )
         self.binds = opcode == Opcode.BIND
         self.only_writes = opcode == Opcode.WRITE_TRANSLATION
         self.encloses = self.binds & (command.length != 0)
-        registers_region = self.registers & (command.kind == EntryKind.REGION)
+        self.reserves = self.allocates & (command.kind == EntryKind.REGION)
         keeps = (command.first_translation == entry.first_translation) & (command.translations == 0)
         self.keeps = self.reregisters & keeps
-        self.takes = registers_region | self.reregisters & ~keeps
-        self.writes = registers_region | self.reregisters | self.only_writes
+        self.makes = self.registers | self.reregisters & ~keeps
+        self.writes = self.registers | self.reregisters | self.only_writes
 
         # Past its check, and not yet applied.
         self.works = self.started & (ledger.working_for == source)
@@ -265,13 +281,13 @@ class _Command:
             self.binding | (ledger.worker_state == WorkerState.WRITE_TRANSLATIONS)
         )
         self.changes = Signal(name=f"changes_{source}")
-        # What it writes, and what it has to give up.
+        # What it writes or reserves, and what it has to give up.
         self.claimed = Signal(config.translations, name=f"claimed_{source}")
         self.planned = Signal(config.translations, name=f"planned_{source}")
         wanted = places(config, command.first_translation, command.translations)
         m.d.comb += [
             self.changes.eq(checked & ~self.only_writes),
-            self.claimed.eq(Mux(self.writes, wanted, 0)),
+            self.claimed.eq(Mux(self.writes | self.reserves, wanted, 0)),
             self.planned.eq(places(config, plan.first, plan.count)),
         ]
         # When it counts on a region, and on which.
@@ -302,8 +318,9 @@ class _Command:
         claim(self.asking | self.after, context.status == CommandStatus.OK)
         claim(self.failed & self.deregisters, context.status != CommandStatus.OK)
         changing = self.registers | self.reregisters | self.deregisters
-        changing = changing | self.invalidates | self.binds
-        claim(self.changes | self.after, changing, plan.arbitrated == ~self.registers)
+        changing = changing | self.invalidates | self.binds | self.allocates | self.deallocates
+        anew = self.registers | self.allocates
+        claim(self.changes | self.after, changing, plan.arbitrated == ~anew)
         claim(self.asking, ~self.only_writes)
         claim(self.ending, plan.removes | plan.releases)
         planned = self.asking | self.applied | self.ending
@@ -342,8 +359,9 @@ class _Command:
     def claim_plan(self, claim: Any) -> None:
         """Its plan is about the entry that it changes."""
         plan = self.plan
+        anew = self.registers | self.allocates
         claim(
-            self.changes & ~self.registers,
+            self.changes & ~anew,
             self.planned == self.has_now,
             plan.first == self.entry.first_translation,
             plan.removes
@@ -351,7 +369,7 @@ class _Command:
             plan.releases == self.bound,
             ~self.bound | (plan.released == self.entry.parent),
         )
-        claim(self.changes & self.registers, plan.count == 0, ~plan.removes, ~plan.releases)
+        claim(self.changes & anew, plan.count == 0, ~plan.removes, ~plan.releases)
         claim(self.in_progress | self.changes, plan.first + plan.count <= self.config.translations)
 
     def claim_permission(self, claim: Any) -> None:
@@ -359,11 +377,15 @@ class _Command:
         entry, changes = self.entry, self.changes
         is_region = entry.kind == EntryKind.REGION
         is_valid = entry.state == EntryState.VALID
-        claim(changes & self.registers, ~is_valid)
+        is_there = entry.state != EntryState.INVALID
+        claim(changes & self.allocates, ~is_there)
+        claim(changes & self.registers & ~self.fast, ~is_there)
+        claim(changes & self.fast, is_region, entry.state == EntryState.FREE)
         claim(changes & self.reregisters, is_region, is_valid)
-        claim(changes & self.deregisters, entry.state != EntryState.INVALID)
+        claim(changes & self.deregisters, is_region, is_there)
+        claim(changes & self.deallocates, ~is_region, is_there)
         claim(changes & self.invalidates, is_valid)
-        claim(changes & self.binds, ~is_region, entry.state != EntryState.INVALID)
+        claim(changes & self.binds, ~is_region, is_there)
         frees = self.reregisters | self.deregisters | self.invalidates
         claim(changes & is_region & frees, choose(self.counts, self.index) == 0)
 
@@ -378,13 +400,14 @@ class _Command:
         made = self.changes & ~self.binding
         claim(made, is_formed(m, config, new))
         claim(
-            made & self.takes,
+            made & self.makes,
             is_valid,
             new.kind == EntryKind.REGION,
             new.first_translation == command.first_translation,
             count == command.translations,
             command.first_translation + command.translations <= config.translations,
             covered == self.claimed,
+            new.translations == Mux(self.fast, entry.translations, command.translations),
             new.ghost.stamp.version == registration,
             new.ghost.stamp.owner == self.index,
         )
@@ -394,21 +417,46 @@ class _Command:
             new.kind == EntryKind.REGION,
             new.first_translation == entry.first_translation,
             count <= pages(m, config, entry),
+            new.translations == entry.translations,
             (covered & ~self.has_now) == 0,
             same(new.ghost.stamp, entry.ghost.stamp),
         )
         empty = new.base == new.limit
-        claim(made & self.registers & ~self.takes, new.kind != EntryKind.REGION, empty)
-        claim(made & self.deregisters, new.state == EntryState.INVALID, covered == 0)
+        owned = new.translations
+        claim(
+            made & self.fast,
+            new.first_translation == entry.first_translation,
+            (self.claimed & ~self.has_now) == 0,
+        )
+        claim(made & self.allocates, new.state != EntryState.INVALID, empty)
+        claim(
+            made & self.reserves,
+            new.kind == EntryKind.REGION,
+            new.state == EntryState.FREE,
+            new.first_translation == command.first_translation,
+            owned == command.translations,
+            command.first_translation + command.translations <= config.translations,
+        )
+        claim(made & self.allocates & ~self.reserves, new.kind != EntryKind.REGION, owned == 0)
+        gives_up = self.deregisters | self.deallocates
+        claim(made & gives_up, new.state == EntryState.INVALID, covered == 0, owned == 0)
         claim(made & self.invalidates, new.state == EntryState.FREE, new.kind == entry.kind)
         claim(
             made & self.invalidates & is_region,
             *(
                 getattr(new, field) == getattr(entry, field)
-                for field in ("first_translation", "base", "limit", "offset", "page_shift")
+                for field in (
+                    "first_translation",
+                    "translations",
+                    "base",
+                    "limit",
+                    "offset",
+                    "page_shift",
+                )
             ),
         )
-        claim(made & self.binds, is_valid, new.kind == entry.kind)
+        claim(made & self.invalidates & ~is_region, owned == 0)
+        claim(made & self.binds, is_valid, new.kind == entry.kind, owned == 0)
         claim(made & self.binds & ~self.encloses, empty)
         claim(
             self.asking & self.encloses,
@@ -417,10 +465,10 @@ class _Command:
             ~empty,
             new.parent == command.parent.index,
             same(new.ghost.stamp, self.parent.ghost.stamp),
-            (covered & ~choose(self.has, command.parent.index)) == 0,
+            (covered & ~choose(self.covers, command.parent.index)) == 0,
         )
         rows, worker = self.ledger.row, self.ledger.worker
-        claim(self.asking & self.takes, holds(rows, self.claimed, new.ghost.stamp))
+        claim(self.asking & self.makes, holds(rows, self.claimed, new.ghost.stamp))
         behind = Cat(place < worker.place for place in range(config.translations))
         stamp = Cat(self.index[: config.index_bits], registration)
         claim(self.works & self.writing, holds(rows, self.claimed & behind, stamp))
@@ -437,14 +485,15 @@ class _Command:
         claim(
             old.valid,
             old.index == self.index,
-            self.planned == region_span(m, config, was),
+            self.planned == owned_span(config, was),
             plan.releases == is_bound(was),
         )
         usable = old.valid & (was.state == EntryState.VALID)
         claim(usable, is_formed(m, config, was))
         claim(
             usable & (was.kind == EntryKind.REGION),
-            holds(self.ledger.row, self.planned, was.ghost.stamp),
+            holds(self.ledger.row, covered, was.ghost.stamp),
+            (covered & ~self.planned) == 0,
         )
         released = self._entry_of(plan.released)
         claim(
@@ -454,7 +503,7 @@ class _Command:
         )
         claim(
             old.valid & is_bound(was),
-            (covered & ~choose(self.has, plan.released)) == 0,
+            (covered & ~choose(self.covers, plan.released)) == 0,
             same(was.ghost.stamp, released.ghost.stamp),
         )
 

@@ -387,7 +387,7 @@ def wide_command(narrow: TableConfig, fields: Mapping[str, int]) -> dict[str, in
     """The command to a narrow table as one to a wide table."""
     wide = {n: v * SCALE if n in ("length", "offset") else v for n, v in fields.items()}
     base, page_shift = fields.get("base", 0), fields.get("page_shift", 0)
-    if fields.get("opcode", 0) in (Opcode.REGISTER.value, Opcode.REREGISTER.value):
+    if fields.get("opcode", 0) in _REGISTERS:
         # At the end of the address space, 0 is nothing special.
         base = 0 if wide.pop("zero_based", 0) else base
     if fields.get("opcode", 0) in _WITH_PLACE:
@@ -399,8 +399,9 @@ def wide_command(narrow: TableConfig, fields: Mapping[str, int]) -> dict[str, in
     return wide
 
 
-_WITH_PLACE = frozenset(
-    opcode.value
-    for opcode in (Opcode.REGISTER, Opcode.REREGISTER, Opcode.WRITE_TRANSLATION, Opcode.BIND)
+_REGISTERS = frozenset(
+    opcode.value for opcode in (Opcode.REGISTER, Opcode.FAST_REGISTER, Opcode.REREGISTER)
 )
+
+_WITH_PLACE = _REGISTERS | {Opcode.WRITE_TRANSLATION.value, Opcode.BIND.value}
 """Commands that say where an entry lies or how large its pages are."""

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Array, Cat, Module, Signal, Value, ValueLike
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from rtl.component import Component
 from rtl.config import TableConfig
-from rtl.layouts import EntryKind, EntryState, entry_layout, stamp_layout, translation_layout
+from rtl.layouts import EntryState, entry_layout, stamp_layout, translation_layout
 from rtl.legality import PageCount
 from rtl.monitor import any_of
 from rtl.tables import WriteSignature
@@ -151,9 +151,9 @@ def span(m: Module, config: TableConfig, entry: data.View) -> Value:
     return covered
 
 
-def region_span(m: Module, config: TableConfig, entry: data.View) -> Value:
-    """The translations that a region has; a window has none of its own."""
-    return Mux(entry.kind == EntryKind.REGION, span(m, config, entry), 0)
+def owned_span(config: TableConfig, entry: data.View) -> Value:
+    """The translations that an entry owns, as one bit each."""
+    return places(config, entry.first_translation, entry.translations)
 
 
 def holds(rows: Iterable[Any], wanted: Value, stamp: ValueLike) -> Value:

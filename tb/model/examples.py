@@ -48,6 +48,7 @@ def region(**changes) -> Entry:
         "limit": 0x3000,
         "page_shift": 12,
         "first_translation": 10,
+        "translations": 2,
         "parent": 1,
     }
     return Entry(**{**fields, **changes})
@@ -75,9 +76,19 @@ def reregister(**changes) -> Command:
     return dataclasses.replace(register(), opcode=Opcode.REREGISTER, **{**moved, **changes})
 
 
+def allocate(index: int = 1, **changes) -> Command:
+    """Allocates a region on translations 10 and 11, with fields of a registration in it."""
+    return dataclasses.replace(register(index, **changes), opcode=Opcode.ALLOCATE)
+
+
+def fast_register(**changes) -> Command:
+    """Registers what :func:`allocate` allocates."""
+    return dataclasses.replace(register(**changes), opcode=Opcode.FAST_REGISTER)
+
+
 def window(kind: EntryKind, index: int = 2, **changes) -> Command:
     """Allocates a window."""
-    return register(index, kind=kind, **{"qpn": 5, **changes})
+    return allocate(index, kind=kind, **{"qpn": 5, **changes})
 
 
 def bind(index: int = 2, **changes) -> Command:

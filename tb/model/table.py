@@ -95,6 +95,9 @@ class Table:
             Opcode.BIND: _Rule(self._bind_checks, self._bind),
             Opcode.REREGISTER: _Rule(self._reregister_checks, self._reregister),
             Opcode.DEREGISTER: _Rule(self._deregister_checks, self._deregister),
+            Opcode.ALLOCATE: _Rule(self._allocate_checks, self._allocate),
+            Opcode.FAST_REGISTER: _Rule(self._fast_register_checks, self._fast_register),
+            Opcode.DEALLOCATE: _Rule(self._deallocate_checks, self._deallocate),
             Opcode.QUERY: _Rule(lambda command, entry: iter(()), lambda command, entry: None),
         }
 
@@ -167,12 +170,17 @@ class Table:
         yield command.translations > new.pages, CommandStatus.OUT_OF_BOUNDS
 
     def _register_checks(self, command: Command, entry: Entry) -> Checks:
-        is_free = entry.state is EntryState.FREE
-        yield entry.state is EntryState.VALID, CommandStatus.WRONG_STATE
-        yield is_free and entry.kind is not command.kind, CommandStatus.WRONG_KIND
-        yield is_free and entry.is_window, CommandStatus.WRONG_STATE
-        if command.kind is EntryKind.REGION:
-            yield from self._region_checks(command)
+        yield entry.state is not EntryState.INVALID, CommandStatus.WRONG_STATE
+        yield from self._region_checks(command)
+
+    def _fast_register_checks(self, command: Command, entry: Entry) -> Checks:
+        yield entry.state is not EntryState.FREE, CommandStatus.WRONG_STATE
+        yield entry.is_window, CommandStatus.WRONG_KIND
+        yield command.pd != entry.pd, CommandStatus.WRONG_PD
+        yield from self._region_checks(command)
+        elsewhere = command.first_translation != entry.first_translation
+        more = _region_of(command, variant=0).pages > entry.translations
+        yield elsewhere or more, CommandStatus.RANGE_NOT_OWNED
 
     def _reregister_checks(self, command: Command, entry: Entry) -> Checks:
         yield entry.state is not EntryState.VALID, CommandStatus.WRONG_STATE
@@ -184,10 +192,21 @@ class Table:
             yield new.pages > entry.pages, CommandStatus.OUT_OF_BOUNDS
             yield new.page_shift != entry.page_shift, CommandStatus.BAD_PAGE
         else:
-            yield _overlap(new.span, entry.span), CommandStatus.RANGE_IN_USE
+            yield _overlap(new.span, entry.owned), CommandStatus.RANGE_IN_USE
+
+    def _allocate_checks(self, command: Command, entry: Entry) -> Checks:
+        yield entry.state is not EntryState.INVALID, CommandStatus.WRONG_STATE
+        end = command.first_translation + command.translations
+        is_region = command.kind is EntryKind.REGION
+        yield is_region and end > len(self.translations), CommandStatus.OUT_OF_BOUNDS
+
+    def _deallocate_checks(self, command: Command, entry: Entry) -> Checks:
+        yield entry.state is EntryState.INVALID, CommandStatus.WRONG_STATE
+        yield not entry.is_window, CommandStatus.WRONG_KIND
 
     def _deregister_checks(self, command: Command, entry: Entry) -> Checks:
         yield entry.state is EntryState.INVALID, CommandStatus.WRONG_STATE
+        yield entry.is_window, CommandStatus.WRONG_KIND
         yield self._has_windows(command), CommandStatus.WINDOWS_BOUND
 
     def _invalidate_checks(self, command: Command, entry: Entry) -> Checks:
@@ -254,27 +273,37 @@ class Table:
             self.translations[command.first_translation + page] = frame % frames
 
     def _remove_translations(self, entry: Entry) -> None:
-        for index in entry.span:
+        for index in entry.owned:
             self.translations[index] = None
 
+    def _allocate(self, command: Command, entry: Entry) -> None:
+        self.entries[command.key.index] = _allocated(command)
+
+    def _deallocate(self, command: Command, entry: Entry) -> None:
+        self._release_parent(entry)
+        self.entries[command.key.index] = NOBODY
+
     def _register(self, command: Command, entry: Entry) -> None:
-        if command.kind is not EntryKind.REGION:
-            self.entries[command.key.index] = _unbound_window_of(command)
-            return
         self._write_translations(command, entry)
         self.entries[command.key.index] = _region_of(command, command.key.variant)
 
-    def _reregister(self, command: Command, entry: Entry) -> None:
-        if not _keeps_translations(command, entry):
-            self._remove_translations(entry)
+    def _fast_register(self, command: Command, entry: Entry) -> None:
         self._write_translations(command, entry)
-        self.entries[command.key.index] = _region_of(command, command.variant)
+        self.entries[command.key.index] = dataclasses.replace(
+            _region_of(command, command.key.variant), translations=entry.translations
+        )
 
-    def _deregister(self, command: Command, entry: Entry) -> None:
-        if entry.is_window:
-            self._release_parent(entry)
+    def _reregister(self, command: Command, entry: Entry) -> None:
+        new = _region_of(command, command.variant)
+        if _keeps_translations(command, entry):
+            new = dataclasses.replace(new, translations=entry.translations)
         else:
             self._remove_translations(entry)
+        self._write_translations(command, entry)
+        self.entries[command.key.index] = new
+
+    def _deregister(self, command: Command, entry: Entry) -> None:
+        self._remove_translations(entry)
         self.entries[command.key.index] = NOBODY
 
     def _invalidate(self, command: Command, entry: Entry) -> None:
@@ -321,8 +350,9 @@ def _overlap(one: range, other: range) -> bool:
 
 
 def _region_of(command: Command, variant: int) -> Entry:
+    """The region that a command describes, on a range of its own."""
     base = 0 if command.zero_based else command.base
-    return Entry(
+    entry = Entry(
         state=EntryState.VALID,
         kind=EntryKind.REGION,
         rights=command.rights,
@@ -338,17 +368,27 @@ def _region_of(command: Command, variant: int) -> Entry:
         first_translation=command.first_translation,
         parent=command.key.index,
     )
+    return dataclasses.replace(entry, translations=entry.pages)
 
 
-def _unbound_window_of(command: Command) -> Entry:
+def _allocated(command: Command) -> Entry:
+    """An unbound window, or a region that owns translations and uses none."""
     is_type_1 = command.kind is EntryKind.WINDOW_1
-    return Entry(
+    entry = Entry(
         state=EntryState.VALID if is_type_1 else EntryState.FREE,
         kind=command.kind,
         remote_invalidate=command.remote_invalidate,
         variant=command.key.variant,
         pd=command.pd,
         qpn=command.qpn,
+    )
+    if entry.is_window:
+        return entry
+    return dataclasses.replace(
+        entry,
+        first_translation=command.first_translation,
+        translations=command.translations,
+        parent=command.key.index,
     )
 
 

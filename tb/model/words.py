@@ -64,6 +64,9 @@ class Opcode(Enum):
     REREGISTER = 5
     DEREGISTER = 6
     QUERY = 7
+    ALLOCATE = 8
+    DEALLOCATE = 9
+    FAST_REGISTER = 10
 
 
 class CommandStatus(Enum):
@@ -85,17 +88,18 @@ class CommandStatus(Enum):
     BAD_PAGE = 13
     OUT_OF_BOUNDS = 14
     RANGE_IN_USE = 15
-    ZERO_LENGTH = 16
-    ZERO_BASED = 17
-    PARENT_OUT_OF_RANGE = 18
-    PARENT_STATE = 19
-    PARENT_VARIANT = 20
-    PARENT_KIND = 21
-    PARENT_PD = 22
-    PARENT_ZERO_BASED = 23
-    BIND_NOT_ALLOWED = 24
-    LOCAL_WRITE_MISSING = 25
-    OUTSIDE_PARENT = 26
+    RANGE_NOT_OWNED = 16
+    ZERO_LENGTH = 17
+    ZERO_BASED = 18
+    PARENT_OUT_OF_RANGE = 19
+    PARENT_STATE = 20
+    PARENT_VARIANT = 21
+    PARENT_KIND = 22
+    PARENT_PD = 23
+    PARENT_ZERO_BASED = 24
+    BIND_NOT_ALLOWED = 25
+    LOCAL_WRITE_MISSING = 26
+    OUTSIDE_PARENT = 27
 
 
 NO_RIGHTS = Rights(0)
@@ -137,7 +141,8 @@ class Beat:
 class Entry:
     """An entry. ``limit`` is the first address behind it; ``parent`` is a window's region.
 
-    The base of a ``zero_based`` one is 0: an address in it counts from its first byte.
+    The base of a ``zero_based`` one is 0: an address in it counts from its first byte. A region
+    owns ``translations`` from ``first_translation`` on, and uses as many of them as it has pages.
 
     Without arguments it is the entry of nobody: INVALID, and zero all over.
     """
@@ -155,6 +160,7 @@ class Entry:
     page_shift: int = 0
     offset: int = 0
     first_translation: int = 0
+    translations: int = 0
     parent: int = 0
 
     @property
@@ -177,8 +183,13 @@ class Entry:
 
     @property
     def span(self) -> range:
-        """Indices of its translations."""
+        """Indices of the translations that it uses."""
         return range(self.first_translation, self.first_translation + self.pages)
+
+    @property
+    def owned(self) -> range:
+        """Indices of the translations that it owns."""
+        return range(self.first_translation, self.first_translation + self.translations)
 
     def position(self, address: int) -> int:
         """Where ``address`` is, in bytes from the start of the first page."""
