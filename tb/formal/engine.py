@@ -114,6 +114,7 @@ class EngineHarness(Component):
             ledger.worker_state.eq(engine.worker_state),
             ledger.working_for.eq(engine.working_for),
             ledger.fetched.eq(fetched),
+            ledger.applied.eq(allocation.applied),
             *(ledger.entry[i].eq(entry) for i, entry in enumerate(shadow.entry)),
             *(ledger.row[i].eq(row) for i, row in enumerate(shadow.row)),
             *(ledger.owned[i].eq(owned) for i, owned in enumerate(allocation.owned)),

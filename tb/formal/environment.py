@@ -236,6 +236,8 @@ class Allocation(Component):
     change : In(WatchedChangeSignature).array(config.sources)
     owned : Out(range_layout).array(config.entries)
         What each region has, from when it is made until it is gone.
+    applied : Out(config.sources)
+        The A of the command has been: what it claimed is its entry's.
     ranges_apart, pages_written : Out(1)
     """
 
@@ -249,6 +251,7 @@ class Allocation(Component):
                 "succeeds": In(config.sources),
                 "change": In(WatchedChangeSignature(config)).array(config.sources),
                 "owned": Out(range_layout(config)).array(config.entries),
+                "applied": Out(config.sources),
                 "ranges_apart": Out(1),
                 "pages_written": Out(1),
             }
@@ -287,9 +290,11 @@ class Allocation(Component):
             pages = Signal(config.address_width + 2, name=f"pages_{source}")
             page = 1 << config.page_shift_min
             last = command.offset + command.length + page - 1
+            applied = self.applied[source]
+            m.d.sync += applied.eq(busy & (applied | change.applied))
             m.d.comb += [
                 pages.eq(Mux(command.length == 0, 0, last >> config.page_shift_min)),
-                claim.taken.eq(busy & (writes | reserves)),
+                claim.taken.eq(busy & ~applied & (writes | reserves)),
                 claim.first.eq(command.first_translation),
                 claim.count.eq(command.translations),
             ]
@@ -305,8 +310,7 @@ class Allocation(Component):
             with m.If(change.in_progress & deregisters):
                 m.d.comb += leaving.bit_select(index, 1).eq(1)
             for place, other in enumerate(owned):
-                # From A on it is its own, and of a freed one before, too.
-                mine = (registers | reserves) & (index == place)
+                mine = fast & (index == place)
                 clashes.append(clash(claim, other) & ~mine & ~leaving[place])
                 # Who registers fast keeps what it has, however little of it is used.
                 takes = reserves | registers & ~fast | reregisters & ~keeps

@@ -68,6 +68,7 @@ class Ledger(Component):
     busy : In(config.sources)
     ordered : In(command_layout).array(config.sources)
     owned : In(range_layout).array(config.entries)
+    applied : In(config.sources)
     entry, row, replaced : the shadow's
     misread : Out(1)
         The worker has read another count of windows than was written.
@@ -89,6 +90,7 @@ class Ledger(Component):
                 "busy": In(sources),
                 "ordered": In(command_layout(config)).array(sources),
                 "owned": In(range_layout(config)).array(config.entries),
+                "applied": In(sources),
                 "entry": In(entry_layout(config)).array(config.entries),
                 "row": In(row_layout(config)).array(config.translations),
                 "replaced": In(replaced_layout(config)).array(sources),
@@ -310,6 +312,7 @@ class _Command:
         busy = ledger.busy[self.source]
         claim(1, busy == ~self.idle, Value.cast(context.state) != 7)
         claim(busy, same(ledger.ordered[self.source], self.command))
+        claim(busy, ledger.applied[self.source] == self.after)
         claim(self._does(*STARTING), self.started)
         claim(self._does(*FINISHING), self.ending)
         claim(self.started, self._does(*STARTING))
