@@ -307,8 +307,6 @@ class Table:
         self.entries[command.key.index] = NOBODY
 
     def _invalidate(self, command: Command, entry: Entry) -> None:
-        if entry.state is EntryState.FREE:
-            return
         self._release_parent(entry)
         freed = dataclasses.replace(entry, state=EntryState.FREE)
         if entry.is_window:
