@@ -1,4 +1,4 @@
-"""And-inverter graphs in the binary AIGER format: to read, to cut, and to write.
+"""And-inverter graphs in the binary AIGER format: to read, to cut, to put together, and to write.
 
 A literal is twice a variable, plus one if it is inverted; 0 is low and 1 is high. Variables are
 numbered: inputs first, then latches, then gates, each gate after what it reads.
@@ -79,6 +79,21 @@ class Graph:
             tuple((max(pair), min(pair)) for pair in gates),
         )
 
+    def fixed(self, values: Mapping[int, int]) -> "Graph":
+        """The graph with some variables low (0) or high (1), whatever they come from."""
+
+        def moved(literal: int) -> int:
+            value = values.get(literal >> 1)
+            return literal if value is None else value ^ (literal & 1)
+
+        gates = ((moved(a), moved(b)) for a, b in self.gates)
+        return Graph(
+            self.inputs,
+            tuple(map(moved, self.latches)),
+            tuple(map(moved, self.outputs)),
+            tuple((max(pair), min(pair)) for pair in gates),
+        )
+
     def cone(self, roots: Iterable[int]) -> tuple["Graph", tuple[int, ...]]:
         """What some literals depend on, with these as outputs, and which of the inputs are left."""
         roots = list(roots)
@@ -145,6 +160,10 @@ class Graph:
         return bytes(coded)
 
 
+Pin = tuple[str, int]
+"""A bit of a port: the name of the port, and the number of the bit."""
+
+
 @dataclass(frozen=True)
 class Model:
     """A graph whose inputs and outputs have names.
@@ -153,17 +172,27 @@ class Model:
     ----------
     graph : Graph
     inputs : tuple
-        Name and bit of each input; those of a cut have none.
+        What each input is; those of a cut have no name.
     outputs : mapping
-        A literal by name.
-    parts : mapping
-        What each part that can be taken out drives, as literals.
+        A literal for each pin.
+    drives : mapping
+        What each part that can be taken out drives, a literal for each of its pins.
+    sees : mapping
+        What each of them reads, of those in whose place another can be put.
+    given : mapping
+        Inputs that are constant.
     """
 
     graph: Graph
-    inputs: tuple[tuple[str, int] | None, ...]
-    outputs: Mapping[str, int]
-    parts: Mapping[str, tuple[int, ...]]
+    inputs: tuple[Pin | None, ...]
+    outputs: Mapping[Pin, int]
+    drives: Mapping[str, Mapping[Pin, int]]
+    sees: Mapping[str, Mapping[Pin, int]] = dataclasses.field(default_factory=dict)
+    given: Mapping[Pin, int] = dataclasses.field(default_factory=dict)
+
+    def output(self, name: str) -> int:
+        """The literal of an output of one bit."""
+        return self.outputs[name, 0]
 
     def without(self, parts: Iterable[str]) -> "Model":
         """The same, where whatever some parts drive can have any value in any cycle.
@@ -171,10 +200,121 @@ class Model:
         What is proved then holds with the parts, too; what is refuted may need something that they
         never do.
         """
-        free = {literal >> 1 for part in parts for literal in self.parts[part]}
-        names = list(self.outputs)
+        free = {literal >> 1 for part in parts for literal in self.drives[part].values()}
+        pins = list(self.outputs)
         whole = dataclasses.replace(self.graph, outputs=tuple(self.outputs.values()))
         graph = whole.cut(free)
         added = graph.inputs - self.graph.inputs
-        outputs = dict(zip(names, graph.outputs, strict=True))
-        return Model(graph, (*self.inputs, *[None] * added), outputs, {})
+        outputs = dict(zip(pins, graph.outputs, strict=True))
+        inputs = (*self.inputs, *[None] * added)
+        return Model(graph, inputs, outputs, {}, given=self.given)
+
+    def fixed(self, values: Mapping[Pin, int]) -> "Model":
+        """The same with some bits of inputs constant."""
+        bits = {
+            place: values[pin] & 1
+            for place, pin in enumerate(self.inputs, 1)
+            if pin is not None and pin in values
+        }
+        pins = list(self.outputs)
+        whole = dataclasses.replace(self.graph, outputs=tuple(self.outputs.values()))
+        graph = whole.fixed(bits)
+        outputs = dict(zip(pins, graph.outputs, strict=True))
+        given = {**self.given, **values}
+        return Model(graph, self.inputs, outputs, {}, given=given)
+
+    def filled(self, part: str, other: "Model") -> "Model":
+        """The same, with another model in place of a part: one with the pins of the part.
+
+        Raises
+        ------
+        ValueError
+            If the other reads or drives what the part doesn't.
+        """
+        joined = _Joined(self, part, other)
+        outputs = {pin: joined.moved(literal) for pin, literal in self.outputs.items()}
+        drives = {
+            name: {pin: joined.moved(literal) for pin, literal in pins.items()}
+            for name, pins in self.drives.items()
+            # What is constant now couldn't be taken out again.
+            if name != part
+        }
+        return Model(joined.graph(), self.inputs, outputs, drives)
+
+
+class _Joined:
+    """A model in place of a part of another, gate after gate as they depend on each other.
+
+    Variables of the other one are numbered on from those of the first.
+    """
+
+    def __init__(self, base: Model, part: str, other: Model):
+        sees, drives = base.sees[part], base.drives[part]
+        if missing := drives.keys() - other.outputs.keys():
+            raise ValueError(f"nothing drives {sorted(missing)} of {part}")
+        self._base, self._other = base.graph, other.graph
+        self._shift = base.graph.inputs + len(base.graph.latches) + len(base.graph.gates)
+        # For what the part drives stands what the other one drives; and for what that one reads,
+        # what the part saw.
+        self._stands_for: dict[int, int] = {}
+        for pin, literal in drives.items():
+            if literal < 2 or literal >> 1 in self._stands_for:
+                raise ValueError(f"{pin} of {part} is no signal of its own")
+            self._stands_for[literal >> 1] = self._lifted(other.outputs[pin]) ^ (literal & 1)
+        for variable, pin in enumerate(other.inputs, self._shift + 1):
+            if pin is not None and pin in sees:
+                self._stands_for[variable] = sees[pin]
+        # Of each variable that is known, the literal in the new graph.
+        states = self._base.inputs + len(self._base.latches)
+        self._new = {variable: 2 * variable for variable in range(states + 1)}
+        for place in range(1, len(self._other.latches) + 1):
+            self._new[self._shift + self._other.inputs + place] = 2 * (states + place)
+        for variable in self._stands_for:
+            self._new.pop(variable, None)
+        self._states = states + len(self._other.latches)
+        self._gates: list[tuple[int, int]] = []
+
+    def _lifted(self, literal: int) -> int:
+        return literal + 2 * self._shift if literal > 1 else literal
+
+    def _read_by(self, variable: int) -> tuple[int, ...]:
+        """The literals that a variable comes from."""
+        if variable in self._stands_for:
+            return (self._stands_for[variable],)
+        if variable <= self._shift:
+            graph = self._base
+            return graph.gates[variable - graph.inputs - len(graph.latches) - 1]
+        graph = self._other
+        gate = variable - self._shift - graph.inputs - len(graph.latches) - 1
+        if gate < 0:
+            raise ValueError("it reads what the part doesn't see")
+        return tuple(map(self._lifted, graph.gates[gate]))
+
+    def moved(self, literal: int) -> int:
+        """The literal in the new graph."""
+        new, todo, entered = self._new, [literal >> 1], set[int]()
+        while todo:
+            variable = todo[-1]
+            if variable in new:
+                todo.pop()
+                continue
+            literals = self._read_by(variable)
+            unknown = [read >> 1 for read in literals if read >> 1 not in new]
+            if unknown and variable in entered:
+                raise ValueError("it depends on itself within one cycle")
+            entered.add(variable)
+            todo += unknown
+            if unknown:
+                continue
+            found = [new[read >> 1] ^ (read & 1) for read in literals]
+            if len(found) == 2:
+                self._gates.append((max(found), min(found)))
+                found = [2 * (self._states + len(self._gates))]
+            new[variable] = found[0]
+        return new[literal >> 1] ^ (literal & 1)
+
+    def graph(self) -> Graph:
+        """The new graph, with everything that was ever moved."""
+        latches = [*self._base.latches, *map(self._lifted, self._other.latches)]
+        moved = tuple(map(self.moved, latches))
+        return Graph(self._base.inputs, moved, (), tuple(self._gates))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
+from rtl.monitor import Guarantee
 from sim.build import BuildFailed
 from sim.dump import WavesError
 from sim.job import run_job, shown
@@ -89,8 +90,8 @@ def _verilog(words: Sequence[str], console: Console) -> int:
 
 def _prove(words: Sequence[str], console: Console) -> int:
     # The prover and the harness take a while to load, and nothing else needs them.
+    from sim.growth import print_growth
     from sim.prove import ProofRequest, run_proofs
-    from tb.formal.plan import GUARANTEES
 
     request = ProofRequest(**parse_proof(words))
     if not request.configurations():
@@ -98,13 +99,17 @@ def _prove(words: Sequence[str], console: Console) -> int:
             "CONFIG must be part of the name of a configuration, such as "
             f"grace_period-entry-dma, not {as_typed(request.config)}."
         )
-    if not any(request.guarantee in guarantee for guarantee in GUARANTEES):
+    if not any(request.guarantee in guarantee for guarantee in Guarantee):
         raise UsageError(
-            f"GUARANTEE must be part of one of {', '.join(GUARANTEES)}, "
+            f"GUARANTEE must be part of one of {', '.join(Guarantee)}, "
             f"not {as_typed(request.guarantee)}."
         )
     if request.guarantee and request.record:
         raise UsageError("RECORD=1 keeps whole tables: leave out GUARANTEE.")
+    if request.growth:
+        if request.guarantee or request.record:
+            raise UsageError("GROWTH=1 goes without GUARANTEE and RECORD: leave them out.")
+        return print_growth(request.configurations(), request.limit, console)
     return run_proofs(request, console)
 
 

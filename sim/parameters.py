@@ -332,6 +332,7 @@ PROOF_PARAMETERS = {
         Parameter("guarantee", _part_of_guarantee, "", "only guarantees whose name holds this"),
         Parameter("limit", whole_number(1, 86_400), 120, "seconds that one try may take"),
         Parameter("record", _flag, False, "1: keep the results in docs/ and tb/formal/cases"),
+        Parameter("growth", _flag, False, "1: one configuration, in larger and larger tables"),
     )
 }
 """Those that say what is proved."""

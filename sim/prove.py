@@ -13,14 +13,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from rtl.arbiter.own import is_own
 from rtl.config import TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import BUILD, ROOT, replace
 from sim.prover import Verdict
+from tb.formal.bounds import PATIENCE
 from tb.formal.case import CASES, CaseError
+from tb.formal.graphs import LAWFUL
 from tb.formal.harness import Harness
-from tb.formal.matrix import LAWFUL, Cell, configurations, name_of, solve
-from tb.formal.plan import GUARANTEES
+from tb.formal.matrix import Cell, configurations, name_of, solve
 from tb.formal.recorder import case_of
 from tb.variants import only
 
@@ -54,6 +56,8 @@ class ProofRequest:
         Seconds that one try may take.
     record : bool
         Keep what comes of it in the project: the table in the docs, and the cases.
+    growth : bool
+        One configuration, in larger and larger tables, see :mod:`sim.growth`.
     """
 
     arbiter: str | None
@@ -61,6 +65,7 @@ class ProofRequest:
     guarantee: str
     limit: int
     record: bool
+    growth: bool
 
     def configurations(self) -> list[TableConfig]:
         """The configurations to prove."""
@@ -94,7 +99,9 @@ def run_proofs(request: ProofRequest, console: Console) -> int:
     ):
         task = progress.add_task("proving", total=len(todo))
         running = {
-            pool.submit(prove_one, c, request.limit, cases, request.guarantee): name_of(c)
+            pool.submit(
+                prove_one, c, request.limit, cases, request.guarantee, request.record
+            ): name_of(c)
             for c in todo
         }
         try:
@@ -119,7 +126,8 @@ def run_proofs(request: ProofRequest, console: Console) -> int:
     wide.print(as_table(matrix), crop=False, soft_wrap=True)
     console.print(
         "ok n: proved, in n seconds    n: refuted, in n cycles    ?: not decided\n"
-        "!: not what the policy declares",
+        "≤n: C is at most n cycles after R    !: not what the policy declares\n"
+        "nothing: not claimed, or not asked for",
         highlight=False,
     )
     for line in complaints(matrix):
@@ -133,8 +141,14 @@ def run_proofs(request: ProofRequest, console: Console) -> int:
     return 1 if complaints(matrix) else 0
 
 
-def prove_one(config: TableConfig, limit: int, cases: Path, part: str = "") -> dict[str, Any]:
-    """One configuration: its row of the matrix. Writes the cases of what is refuted."""
+def prove_one(
+    config: TableConfig, limit: int, cases: Path, part: str = "", every: bool = False
+) -> dict[str, Any]:
+    """One configuration: its row of the matrix.
+
+    Writes the cases of what is refuted: ``every`` one, or those that nobody has yet, of a policy
+    of somebody's own and of what isn't as declared. To make a case takes longer than to find it.
+    """
     began = time.monotonic()
     lemmas: dict[str, Any] = {}
     cells: dict[str, Any] = {}
@@ -146,6 +160,9 @@ def prove_one(config: TableConfig, limit: int, cases: Path, part: str = "") -> d
         entry["declared"] = cell.declared
         if cell.verdict is Verdict.REFUTED:
             entry["cycles"] = cell.cycles
+        if cell.within:
+            entry |= {"within": cell.within, "least": cell.least, "tight": bool(cell.trace)}
+        if cell.trace and (every or is_own(config.arbiter) or not cell.right):
             entry["case"] = _record(config, cell, cases)
         cells[cell.name] = entry
     seconds = round(time.monotonic() - began, 1)
@@ -156,9 +173,11 @@ def _record(config: TableConfig, cell: Cell, cases: Path) -> str | None:
     import dataclasses
 
     name = f"{name_of(config)}-{cell.name}"
-    harness = Harness(dataclasses.replace(config, **cell.sizes))
+    # Of a bound, that one cycle less would not be enough.
+    patience, deadline = (PATIENCE, cell.least - 1) if cell.least else (None, 0)
+    harness = Harness(dataclasses.replace(config, **cell.sizes), patience)
     try:
-        case = case_of(name, harness, cell.trace, cell.name, always=LAWFUL)
+        case = case_of(name, harness, cell.trace, cell.name, always=LAWFUL, deadline=deadline)
     except CaseError:
         return None
     replace(cases / f"{name}.json", case.to_json())
@@ -176,7 +195,9 @@ def mark(cell: Mapping[str, Any] | None) -> str:
     if cell is None:
         return ""
     verdict = cell["verdict"]
-    if verdict == Verdict.PROVED:
+    if "within" in cell:
+        text = f"ok {cell['seconds']:.0f} ≤{cell['within']}"
+    elif verdict == Verdict.PROVED:
         text = f"ok {cell['seconds']:.0f}"
     elif verdict == Verdict.REFUTED:
         text = str(cell["cycles"])
@@ -200,8 +221,8 @@ def complaints(matrix: Mapping[str, Any]) -> list[str]:
                 )
             elif verdict == Verdict.PROVED and not declared:
                 found.append(f"{name} gives {guarantee}, and doesn't declare it.")
-            elif verdict == Verdict.REFUTED and cell["case"] is None:
-                found.append(f"{name}: what refuted {guarantee} doesn't replay.")
+            elif cell.get("case", "") is None:
+                found.append(f"{name}: what was found for {guarantee} doesn't replay.")
     return found
 
 
@@ -209,10 +230,10 @@ def as_table(matrix: Mapping[str, Any]) -> Table:
     """The matrix for the terminal."""
     table = Table()
     table.add_column("configuration", no_wrap=True)
-    for guarantee in GUARANTEES:
+    for guarantee in Guarantee:
         table.add_column(guarantee.replace("_", "\n"), justify="right")
     for name, row in matrix["configurations"].items():
-        table.add_row(name, *(mark(row["guarantees"].get(g)) for g in GUARANTEES))
+        table.add_row(name, *(mark(row["guarantees"].get(g)) for g in Guarantee))
     return table
 
 
@@ -220,16 +241,21 @@ def as_markdown(matrix: Mapping[str, Any]) -> str:
     """The matrix for the documents, without the seconds: they differ from run to run."""
 
     def lines() -> Iterator[str]:
-        yield "| configuration | " + " | ".join(f"`{g}`" for g in GUARANTEES) + " |"
-        yield "|---|" + "---|" * len(GUARANTEES)
+        yield "| configuration | " + " | ".join(f"`{g}`" for g in Guarantee) + " |"
+        yield "|---|" + "---|" * len(Guarantee)
         for name, row in matrix["configurations"].items():
-            cells = [_word(row["guarantees"][g]) for g in GUARANTEES]
+            cells = [_word(row["guarantees"].get(g)) for g in Guarantee]
             yield f"| {name} | " + " | ".join(cells) + " |"
 
     return "\n".join(lines()) + "\n"
 
 
-def _word(cell: Mapping[str, Any]) -> str:
+def _word(cell: Mapping[str, Any] | None) -> str:
+    if cell is None:
+        return "not claimed"
+    if "within" in cell:
+        least = f"{cell['least']}, tight" if cell["tight"] else f"at most {cell['least']}"
+        return f"proved, {cell['within']} ({least})"
     if cell["verdict"] == Verdict.PROVED:
         return "proved"
     return f"refuted, {cell['cycles']}" if cell["verdict"] == Verdict.REFUTED else "open"

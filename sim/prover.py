@@ -21,7 +21,7 @@ from pathlib import Path
 import pyosys
 from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
 
-from sim.aiger import Graph, Model
+from sim.aiger import Graph, Model, Pin
 from sim.netlist import CACHE, Design, locked, netlist_key, replace, run_yosys
 
 ABC = Path(pyosys.__file__).parent / "yosys-abc"
@@ -69,7 +69,9 @@ class Result:
         return len(self.trace)
 
 
-def model(design: Design, parts: Sequence[str] = (), cache: Path = CACHE) -> Model:
+def model(
+    design: Design, parts: Sequence[str] = (), socket: str = "", *, cache: Path = CACHE
+) -> Model:
     """The graph of a design, made only if it is not in the cache.
 
     Parameters
@@ -77,6 +79,9 @@ def model(design: Design, parts: Sequence[str] = (), cache: Path = CACHE) -> Mod
     design : Design
     parts : sequence of str
         Modules that can be taken out, with their names below the top one.
+    socket : str
+        One of them in whose place another can be put. It reads all its inputs, and nothing that it
+        drives is constant, or the same as something else that it drives.
     cache : Path
         Folder of the cache.
 
@@ -85,18 +90,18 @@ def model(design: Design, parts: Sequence[str] = (), cache: Path = CACHE) -> Mod
     NetlistFailed
         If Yosys refuses the component.
     """
-    design = dataclasses.replace(design, key=f"{design.key} {' '.join(parts)}")
+    design = dataclasses.replace(design, key=f"{design.key} {' '.join(parts)} {socket}")
     key = netlist_key(design, Path(__file__))
     path = cache / "aiger" / key / f"{design.name}.aig"
     names = path.with_suffix(".map")
     if not path.exists():
         with locked(path.parent):
             if not path.exists():
-                _write_aiger(design, parts, path)
+                _write_aiger(design, parts, socket, path)
     return _named(path, names.read_text(), parts)
 
 
-def _write_aiger(design: Design, parts: Sequence[str], path: Path) -> None:
+def _write_aiger(design: Design, parts: Sequence[str], socket: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         text = rtlil.convert(design.factory(), name=design.name, emit_src=False)
@@ -104,14 +109,16 @@ def _write_aiger(design: Design, parts: Sequence[str], path: Path) -> None:
         for name in parts:
             if f"module \\{design.name}.{name}\n" not in text:
                 raise ProverFailed(f"In {design.name} nothing is called {name}.")
-        driven = " ".join(f"{design.name}.{name}/o:*" for name in parts)
+        shown = [f"{design.name}.{name}/o:*" for name in parts]
+        if socket:
+            shown.append(f"{design.name}.{socket}/i:*")
         commands = [
             "read_rtlil in.il",
             f"hierarchy -top {design.name}",
             "proc",
-            *([f"setattr -set part 1 {driven}"] if parts else []),
+            *([f"setattr -set part 1 {' '.join(shown)}"] if shown else []),
             "flatten",
-            *(["expose a:part"] if parts else []),
+            *(["expose a:part"] if shown else []),
             "opt -full",
             "memory_map",
             "opt -full",
@@ -126,9 +133,17 @@ def _write_aiger(design: Design, parts: Sequence[str], path: Path) -> None:
             "write_aiger -zinit -map out.map out.aig",
         ]
         run_yosys(design.name, commands, Path(folder))
-        # An output that is constant has a place in the graph, and no name.
         names = Path(folder, "out.map").read_text()
-        names += "".join(f"port {n} 0 {name}\n" for n, name in enumerate(_output_ports(text)))
+        # An output that is constant has a place in the graph, and no name.
+        ports = [
+            (name, bit)
+            for name, width in _ports(text, design.name, "output")
+            for bit in range(width)
+        ]
+        names += "".join(f"port {n} {bit} {name}\n" for n, (name, bit) in enumerate(ports))
+        if socket:
+            seen = _ports(text, f"{design.name}.{socket}", "input")
+            names += "".join(f"seen {n} 0 {socket}.{name}\n" for n, (name, _) in enumerate(seen))
         Path(folder, "out.map").write_text(names)
         # The graph comes last: where it is, the names are, too.
         for made, final in (("out.map", path.with_suffix(".map")), ("out.aig", path)):
@@ -137,37 +152,40 @@ def _write_aiger(design: Design, parts: Sequence[str], path: Path) -> None:
             partial.rename(final)
 
 
-def _output_ports(rtlil_text: str) -> list[str]:
-    """The outputs of the top module of a design, all of one bit, in the order of the graph."""
-    top = rtlil_text[rtlil_text.index("attribute \\top 1") :]
-    module = top[: top.index("\nend\n")]
-    found = re.findall(r"^  wire width (\d+) output (\d+)  ?\\(\S+)$", module, re.MULTILINE)
-    assert all(width == "1" for width, _, _ in found)
-    return [name for _, _, name in sorted(found, key=lambda port: int(port[1]))]
+def _ports(rtlil_text: str, module: str, way: str) -> list[tuple[str, int]]:
+    """Names and widths of the inputs or outputs of a module, in the order of its ports."""
+    text = rtlil_text[rtlil_text.index(f"\nmodule \\{module}\n") :]
+    text = text[: text.index("\nend\n")]
+    found = re.findall(rf"^  wire width (\d+) {way} (\d+)  ?\\(\S+)$", text, re.MULTILINE)
+    found.sort(key=lambda port: int(port[1]))
+    return [(name, int(width)) for width, _, name in found]
 
 
 def _named(path: Path, names: str, parts: Sequence[str]) -> Model:
     graph = Graph.read(path)
-    inputs: list[tuple[str, int] | None] = [None] * graph.inputs
-    outputs: dict[str, int] = {}
-    driven: dict[str, list[int]] = {part: [] for part in parts}
-    found: dict[str, int] = {}
+    pins: dict[str, dict[int, Pin]] = {kind: {} for kind in ("input", "output", "port", "seen")}
     for line in names.splitlines():
-        kind, place, bit, name = (line.split() + [""] * 4)[:4]
-        if kind == "input":
-            inputs[int(place)] = (name, int(bit))
-        elif kind == "port":
-            outputs[name] = graph.outputs[int(place)]
-        elif kind == "output":
-            literal = found[name] = graph.outputs[int(place)]
-            for part in parts:
-                if name.startswith(f"{part}."):
-                    driven[part].append(literal)
-    # What the parts drive comes after the outputs of the top module.
-    if any(outputs.get(name, literal) != literal for name, literal in found.items()):
+        kind, place, bit, name = line.split()[:4]
+        if kind in pins:
+            pins[kind][int(place)] = name, int(bit)
+    inputs = tuple(pins["input"].get(place) for place in range(graph.inputs))
+    outputs = {pin: graph.outputs[place] for place, pin in pins["port"].items()}
+    # What is shown of the parts comes after the outputs of the top module.
+    shown = {pin: graph.outputs[place] for place, pin in pins["output"].items()}
+    if any(outputs.get(pin, literal) != literal for pin, literal in shown.items()):
         raise ProverFailed(f"The outputs of {path.stem} are in another order.")
-    taken_out = {name: tuple(literals) for name, literals in driven.items()}
-    return Model(graph, tuple(inputs), outputs, taken_out)
+    seen_names = {name for name, _ in pins["seen"].values()}
+    drives: dict[str, dict[Pin, int]] = {}
+    sees: dict[str, dict[Pin, int]] = {}
+    for part in parts:
+        own = {
+            (name.removeprefix(f"{part}."), bit): (literal, name in seen_names)
+            for (name, bit), literal in shown.items()
+            if name.startswith(f"{part}.")
+        }
+        drives[part] = {pin: literal for pin, (literal, seen) in own.items() if not seen}
+        sees[part] = {pin: literal for pin, (literal, seen) in own.items() if seen}
+    return Model(graph, inputs, outputs, drives, sees)
 
 
 def select(
@@ -181,9 +199,9 @@ def select(
     bad, always, never : sequence of str
         Outputs that are to be judged, that are assumed to be high, and assumed to be low.
     """
-    chosen = [source.outputs[name] for name in bad]
-    constraints = [source.outputs[name] for name in always]
-    constraints += [source.outputs[name] ^ 1 for name in never]
+    chosen = [source.output(name) for name in bad]
+    constraints = [source.output(name) for name in always]
+    constraints += [source.output(name) ^ 1 for name in never]
     graph, inputs = source.graph.cone(chosen + constraints)
     # ABC doesn't search a graph without.
     return graph.with_a_latch().to_bytes(len(constraints)), inputs
@@ -207,7 +225,7 @@ def prove(
     limit : int
         Seconds, of which each of several tries has its part; together they may take somewhat more.
     """
-    if source.outputs[bad] == 0:
+    if source.output(bad) == 0:
         return Result(Verdict.PROVED, 0.0)
     seconds = 0.0
     result = Result(Verdict.UNDECIDED, 0.0)
@@ -245,7 +263,7 @@ def induct(
     For what has been made to follow from itself one cycle earlier, where :func:`prove` would look
     for a reason of its own. Parameters as in :func:`prove`.
     """
-    if source.outputs[bad] == 0:
+    if source.output(bad) == 0:
         return Result(Verdict.PROVED, 0.0)
     base = _run(source, bad, always, never, f"bmc3 -F {_AFTER} -T {limit}", limit, _AFTER)
     if base.verdict is Verdict.REFUTED or base.searched < _AFTER:
@@ -267,13 +285,31 @@ def refute(
     A result that is undecided says that there is none of up to ``depth`` cycles, or that the time
     was over; one that is proved, that all there is was searched.
     """
-    if source.outputs[bad] == 0:
+    if source.output(bad) == 0:
         return Result(Verdict.PROVED, 0.0)
     search = f"bmc3 -F {depth} -T {limit}"
     try:
         return _run(source, bad, always, never, f"scorr; dc2; {search}", limit, depth)
     except _NothingLeft:
         return _run(source, bad, always, never, search, limit, depth)
+
+
+def equivalent(one: Model, other: Model, limit: int = 60) -> bool:
+    """Whether two models with the same pins do the same in every cycle, whatever comes in."""
+    if one.inputs != other.inputs or one.outputs.keys() != other.outputs.keys():
+        raise ValueError("The two don't have the same pins.")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, source in (("one", one), ("other", other)):
+            outputs = tuple(source.outputs[pin] for pin in one.outputs)
+            graph = dataclasses.replace(source.graph, outputs=outputs).with_a_latch()
+            Path(folder, f"{name}.aig").write_bytes(graph.to_bytes())
+        result = subprocess.run(
+            [ABC, "-c", f"dsec -T {limit} one.aig other.aig"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+        )
+    return "Networks are equivalent" in result.stdout
 
 
 _SAID = re.compile(
@@ -366,8 +402,10 @@ def _solve(graph: bytes, constrained: bool, engine: str, limit: int) -> _Said:
 def _renamed(
     values: Sequence[str], source: Model, left: Sequence[int]
 ) -> tuple[Mapping[str, int], ...]:
-    """A trace with names; inputs on which nothing depends are low."""
+    """A trace with names; inputs on which nothing depends are low, if nothing else was given."""
     nothing = {named[0]: 0 for named in source.inputs if named is not None}
+    for (name, bit), value in source.given.items():
+        nothing[name] |= value << bit
     cycles = []
     for line in values:
         cycle = dict(nothing)

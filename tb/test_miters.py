@@ -23,8 +23,8 @@ from tb.formal import answers, covers, miter
 from tb.formal.answers import answer_design, answer_results
 from tb.formal.covers import cover_design, cover_results, expected
 from tb.formal.environment import clocked
+from tb.formal.graphs import design
 from tb.formal.harness import SMALL
-from tb.formal.matrix import design
 from tb.formal.miter import REFERENCE, free_design, free_results
 from tb.formal.plan import RULES
 from tb.formal.recency import TouchHarness

@@ -20,8 +20,8 @@ from rtl.config import OnPending, RetireScope, TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import Design
 from sim.prover import Verdict, model, refute
+from tb.formal.graphs import DEPTH, LAWFUL, design
 from tb.formal.harness import SMALL
-from tb.formal.matrix import DEPTH, LAWFUL, design
 from tb.mutation import mutate
 
 

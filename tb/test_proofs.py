@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from rtl.arbiter import policy
+from rtl.arbiter import POLICIES, policy
 from rtl.config import TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import ROOT, Design, source_hash
 from sim.prove import PAGE, RECORD, with_table
-from sim.prover import Verdict, model, prove
+from sim.prover import Verdict, equivalent, model, prove
+from tb.formal.graphs import design, table_graph
 from tb.formal.harness import SMALL
 from tb.formal.matrix import configurations, name_of, solve
 from tb.formal.plan import GUARANTEES
@@ -24,11 +25,26 @@ QUICK = configurations(quick=True)
 @pytest.mark.conformance
 @pytest.mark.parametrize("config", QUICK, ids=map(name_of, QUICK))
 def test_it_is_as_declared(config: TableConfig):
-    """In scope ``dma``, replicated, entry first. `make prove` does the others."""
-    cells = {cell.name: cell for cell in solve(config)}
+    """In scope ``dma``, replicated, entry first. `make prove` does the others, and the bounds."""
+    cells = {cell.name: cell for cell in solve(config, bounds=False)}
     for guarantee in GUARANTEES:
         cell = cells[guarantee]
         assert cell.right, f"{guarantee} is {cell.verdict}, declared: {cell.declared}"
+
+
+@pytest.mark.parametrize("arbiter", sorted(POLICIES))
+def test_a_policy_is_put_in_its_place(arbiter: str):
+    """The graph that policies share, with one of them put in, is that of the table with it."""
+    config = TableConfig(**{**SMALL, "arbiter": arbiter, "ports": 1, "sources": 1})
+    assert equivalent(table_graph(config), model(design(config)))
+
+
+def test_another_policy_is_not_the_same():
+    config, other = (
+        TableConfig(**{**SMALL, "arbiter": name, "ports": 1, "sources": 1})
+        for name in ("grace_period", "apply_now")
+    )
+    assert not equivalent(table_graph(config), model(design(other)))
 
 
 def test_the_record_is_what_the_policies_declare():
@@ -39,6 +55,7 @@ def test_the_record_is_what_the_policies_declare():
     for name, row in matrix.items():
         config = known[name]
         declared = policy(config.arbiter).guarantees(config)
+        assert row["guarantees"].keys() == {*GUARANTEES, *declared}
         for guarantee, cell in row["guarantees"].items():
             assert cell["declared"] == (Guarantee(guarantee) in declared)
             assert (cell["verdict"] == Verdict.PROVED) == cell["declared"]

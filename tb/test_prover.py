@@ -10,7 +10,7 @@ from rtl.component import Component
 from sim import prover
 from sim.aiger import Graph, Model
 from sim.netlist import Design
-from sim.prover import ProverFailed, Verdict, induct, model, prove, refute
+from sim.prover import ProverFailed, Verdict, equivalent, induct, model, prove, refute
 from tb.formal.environment import clocked
 from tb.formal.small import made_of
 
@@ -67,7 +67,39 @@ class Adder(Component):
 
 @pytest.fixture(scope="module")
 def adder(tmp_path_factory: pytest.TempPathFactory):
-    return model(Design("adder", Adder, "adder"), ["stepper"], tmp_path_factory.mktemp("cache"))
+    return model(
+        Design("adder", Adder, "adder"), ["stepper"], cache=tmp_path_factory.mktemp("cache")
+    )
+
+
+class Nothing(Step):
+    """In its place, something that comes to nothing."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.step.eq(self.more & ~self.more)
+        return m
+
+
+@pytest.fixture(scope="module")
+def socket(tmp_path_factory: pytest.TempPathFactory):
+    cache = tmp_path_factory.mktemp("cache")
+    return model(Design("adder", Adder, "adder"), ["stepper"], "stepper", cache=cache)
+
+
+class TestPutInPlace:
+    """One module in place of another, in a finished graph."""
+
+    @pytest.mark.parametrize(("step", "ten"), [(Step, Verdict.REFUTED), (Nothing, Verdict.PROVED)])
+    def test_it_counts(self, socket: Model, tmp_path: Path, step: type[Component], ten: Verdict):
+        alone = model(Design("alone", step, step.__name__), cache=tmp_path)
+        filled = socket.filled("stepper", alone)
+        assert equivalent(filled, socket) is (step is Step)
+        assert prove(filled, "is_ten").verdict is ten
+
+    def test_it_has_other_pins(self, socket: Model, adder: Model):
+        with pytest.raises(ValueError, match="nothing drives"):
+            socket.filled("stepper", adder)
 
 
 class TestGraph:
@@ -178,7 +210,7 @@ class TestVerdicts:
 
     def test_part_that_is_not_there(self, tmp_path: Path):
         with pytest.raises(ProverFailed, match="nothing is called steper"):
-            model(Design("adder", Adder, "adder"), ["steper"], tmp_path)
+            model(Design("adder", Adder, "adder"), ["steper"], cache=tmp_path)
 
     def test_known_results_are_as_new_ones(
         self, adder: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -191,6 +223,6 @@ class TestVerdicts:
 def test_a_harness_is_made_of_what_it_imports():
     """And of nothing that only uses it: a stale graph would be a proof of something else."""
     names = {file.stem for file in made_of("tb.formal.harness")}
-    assert names == {"checking", "environment", "harness", "readers", "shadow"}
+    assert names == {"checking", "environment", "harness", "lengths", "readers", "shadow"}
     assert {"engine", "ledger", "shadow"} < {file.stem for file in made_of("tb.formal.engine")}
     assert names < {file.stem for file in made_of("tb.formal.covers")}

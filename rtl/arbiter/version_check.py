@@ -41,11 +41,13 @@ class VersionCheck(Arbiter):
         given = {
             Guarantee.FRESH_ADMIT,
             Guarantee.NO_EARLY_REUSE,
-            Guarantee.BOUNDED_INVALIDATION,
             Guarantee.ISOLATED_INVALIDATION,
         }
         if config.on_wrap is OnWrap.WAIT:
-            given |= fresh_guarantees(config)
+            # How long A waits then is nothing that has been proved, so it isn't claimed.
+            given |= fresh_guarantees(config) - {Guarantee.BOUNDED_INVALIDATION}
+        else:
+            given.add(Guarantee.BOUNDED_INVALIDATION)
         return frozenset(given)
 
     @classmethod

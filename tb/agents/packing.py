@@ -33,6 +33,11 @@ class Packer:
         """The bits of each field."""
         return [((1 << width) - 1) << start for start, width in self._fields.values()]
 
+    def mask(self, *names: str) -> int:
+        """The bits of some fields."""
+        fields = [self._fields[name] for name in names]
+        return sum(((1 << width) - 1) << start for start, width in fields)
+
     def pack(self, values: Mapping[str, int | Enum]) -> int:
         """The word with these fields; fields that are not named are 0.
 

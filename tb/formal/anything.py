@@ -33,10 +33,11 @@ class Anything(Arbiter):
         seen = Cat(value for flow, value in members if flow is Flow.In)
         for number, (flow, value) in enumerate(members):
             if flow is Flow.Out:
-                # No two of them are the same, or Yosys makes one of both.
+                # No two of them are the same, or Yosys makes one of both. What is inverted isn't
+                # named after what it comes from.
                 mixed = Signal.like(value, name=f"mixed_{number}")
                 m.d.sync += mixed.eq(mixed + seen.xor() + Cat(seen[number:], 1).xor())
-                m.d.comb += value.eq(mixed)
+                m.d.comb += value.eq(~mixed)
         return m
 
 

@@ -6,22 +6,33 @@ by that; how long it takes from there on doesn't depend on the policy. The bound
 sum of the three.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rtl.arbiter import policy
-from rtl.config import ReadStructure, TableConfig
+from rtl.config import ReadStructure, RetireScope, TableConfig
+from rtl.layouts import command_layout, lookup_layout
 from rtl.monitor import Guarantee
-from sim.prover import Model, Result, Verdict, model, prove
-from tb.formal.harness import LONGEST, beyond
-from tb.formal.matrix import design
-from tb.formal.plan import ARBITER, PIPELINES, TABLES, modules
-
-WORKER = ("table.commands", "table.commands.worker")
-"""Modules that are taken out besides the parts of the table."""
+from sim.aiger import Pin
+from sim.prover import Model, Result, Verdict, prove, refute
+from tb.agents.packing import Packer
+from tb.formal.anything import any_policy
+from tb.formal.graphs import DEPTH, LAWFUL, engine_graph, table_graph
+from tb.formal.lengths import LONGEST, beyond
+from tb.formal.plan import ARBITER, COMMANDS, PIPELINES, TABLES, WORKER, modules
 
 PATIENCE = 1
 """Cycles that a consumer and the DMA may take: the smallest that there is in scope ``dma``."""
+
+
+AT_ONCE = 5
+"""Seconds in which a bound that isn't the least one is improved."""
+
+SEARCH = 15
+"""Seconds that the search for a change that takes as long as a bound may take."""
+
+ENTRIES = "table.mpt"
+"""A module that is taken out by itself."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +42,20 @@ class Bound:
     Parameters
     ----------
     length : str
-        Of :data:`tb.formal.harness.LONGEST`, or a lemma that has no cycles.
+        Of :data:`tb.formal.lengths.LONGEST`, or what else was looked for.
     cycles : int, optional
         What was proved, if anything was.
-    refuted : int, optional
-        The most cycles that were refuted, for the model with which the bound was proved: it may
-        do what the table never does.
     seconds : float
     """
 
     length: str
     cycles: int | None
-    refuted: int | None
     seconds: float
+
+    @property
+    def is_the_last(self) -> bool:
+        """All others were found, and this one is what they were needed for."""
+        return self.length == Guarantee.BOUNDED_INVALIDATION and self.cycles is not None
 
 
 class Bounds:
@@ -54,108 +66,152 @@ class Bounds:
     config : TableConfig
     limit : int
         Seconds that one try may take.
+    least : bool
+        The least bound is looked for, and not just one.
     """
 
-    def __init__(self, config: TableConfig, limit: int = 60):
+    def __init__(self, config: TableConfig, limit: int = 60, least: bool = True):
         self.config = config
         self.limit = limit
-        self.known: list[str] = []
-        """Outputs of the harness that are never high."""
+        self._least = least
         self._parts = modules(config)
-        self._models: dict[frozenset[str], Model] = {}
+        self._models: dict[tuple[TableConfig, tuple[str, ...]], Model] = {}
 
-    def graph(self, free: tuple[str, ...], deadline: int = 0) -> Model:
-        """The table among the patient, without some of its modules."""
-        key = frozenset(free)
-        if deadline or key not in self._models:
-            made = design(self.config, patience=PATIENCE, deadline=deadline)
-            every = {*WORKER, *(name for part in self._parts.values() for name in part)}
-            self._models[key] = model(made, sorted(every)).without(free)
+    def graph(self, *free: str) -> Model:
+        """The table among the patient, without some parts of it, or some modules."""
+        config = any_policy(self.config) if ARBITER in free else self.config
+        key = config, free
+        if key not in self._models:
+            whole = table_graph(config, PATIENCE)
+            cut = [module for part in free for module in self._parts.get(part, (part,))]
+            self._models[key] = whole.without(cut)
         return self._models[key]
 
-    def lemma(self, output: str, *free: str) -> Bound:
-        """Something that never happens."""
-        result = prove(self.graph(free), output, (), self.known, self.limit)
-        if result.verdict is Verdict.PROVED:
-            self.known.append(output)
-        right = 0 if result.verdict is Verdict.PROVED else None
-        return Bound(output, right, None, result.seconds)
-
-    def least(self, length: str, guess: int, *free: str, port: int | None = None) -> Bound:
-        """The least bound that can be proved, from a guess on."""
-        graph = self.graph(free)
+    def search(self, length: str, guess: int, holds: Callable[[int, int], Result]) -> Bound:
+        """A bound that can be proved, from a guess on; the least one, if what is less is proved or
+        refuted at once."""
         tried: dict[int, Result] = {}
 
-        def holds(cycles: int) -> Verdict:
+        def proved(cycles: int, limit: int) -> bool:
             if cycles not in tried:
-                output = beyond(length, cycles, port)
-                tried[cycles] = prove(graph, output, (), self.known, self.limit)
-            return tried[cycles].verdict
+                tried[cycles] = holds(cycles, limit)
+            return tried[cycles].verdict is Verdict.PROVED
 
-        cycles, most, stride = guess, LONGEST[length], 1
-        while cycles < most and holds(cycles) is not Verdict.PROVED:
-            cycles, stride = min(most, cycles + stride), 2 * stride
-        low = 0
-        while holds(cycles) is Verdict.PROVED and low + 1 < cycles:
-            middle = (low + cycles) // 2
-            if holds(middle) is Verdict.PROVED:
-                cycles = middle
+        most = LONGEST[length]
+        cycles, low, stride = min(guess, most), 0, 1
+        while not (found := proved(cycles, self.limit)) and cycles < most:
+            low, cycles, stride = cycles, min(most, cycles + stride), 2 * stride
+        step = 1
+        while self._least and found and low < cycles - 1:
+            # Most guesses are right.
+            middle = max(low + 1, cycles - step)
+            if proved(middle, AT_ONCE):
+                cycles, step = middle, 2 * step
             else:
-                low = middle
+                low, step = middle, 1
         seconds = sum(result.seconds for result in tried.values())
-        refuted = [n for n, r in tried.items() if r.verdict is Verdict.REFUTED]
-        if holds(cycles) is not Verdict.PROVED:
-            return Bound(length, None, max(refuted, default=None), seconds)
-        self.known.append(beyond(length, cycles, port))
-        return Bound(length, cycles, max(refuted, default=None), seconds)
+        return Bound(length, cycles if found else None, seconds)
 
     def solve(self) -> Iterator[Bound]:
         """All of them, in the order in which they stand on each other."""
-        config = self.config
+        config, limit = self.config, self.limit
 
-        def cut(*parts: str) -> tuple[str, ...]:
-            return tuple(module for part in parts for module in self._parts[part])
+        def search(
+            length: str, guess: int, graph: Model, never: Sequence[str], port: int | None = None
+        ) -> Bound:
+            def holds(cycles: int, limit: int) -> Result:
+                return prove(graph, beyond(length, cycles, port), (), never, limit)
 
-        yield self.lemma("unpaged_write", *cut(ARBITER, PIPELINES))
-        yield self.lemma("unpaged", *cut(ARBITER, PIPELINES), "table.commands.worker")
-        unpaged = list(self.known)
+            return self.search(length, guess, holds)
+
+        known: list[str] = []
+        for lemma, free in (
+            ("unpaged_write", (ARBITER, PIPELINES)),
+            ("unpaged", (ARBITER, PIPELINES, WORKER)),
+        ):
+            result = prove(self.graph(*free), lemma, (), known, limit)
+            yield Bound(lemma, 0 if result.verdict is Verdict.PROVED else None, result.seconds)
+            if result.verdict is Verdict.PROVED:
+                known.append(lemma)
         lives = []
-        for port in range(config.ports):
+        # Two beats and the DMA, each as late as may be.
+        life_guess = 11 if config.scope is RetireScope.DMA else 9
+        # A lookup that starts anew may do so again: nothing here says how often.
+        for port in () if policy(config.arbiter).replays else range(config.ports):
             others: list[str] = []
             if config.read_structure is ReadStructure.REPLICATED:
-                others = [f"table.pipeline_{n}" for n in range(config.ports) if n != port]
-            self.known = list(unpaged)
-            if policy(config.arbiter).replays:
-                free = ("table.mpt", "table.commands.worker.legality", *others)
-            else:
-                free = (*cut(ARBITER), "table.mpt", "table.commands", *others)
-            life = self.least("life", 12, *free, port=port)
+                others = [m for m in self._parts[PIPELINES] if m != self._parts[PIPELINES][port]]
+            life = search(
+                "life", life_guess, self.graph(ARBITER, COMMANDS, ENTRIES, *others), known, port
+            )
             yield life
             if life.cycles is None:
                 return
             lives.append(beyond("life", life.cycles, port))
-        self.known = []
-        ends = self.least("ends", 12, *cut(ARBITER, PIPELINES))
+        engine = engine_graph(any_policy(config), PATIENCE)
+        ends = search("ends", 9 * config.sources - 2, engine, ())
         yield ends
-        self.known = list(lives)
-        asks = self.least("asks", 24, *cut(PIPELINES, TABLES))
+        if policy(config.arbiter).replays:
+            # What it waits for is in the pipelines.
+            graph = self.graph(TABLES)
+        else:
+            graph = self.graph(PIPELINES, TABLES)
+        asks = search("asks", 2, graph, lives)
         yield asks
-        self.known = list(lives)
-        waits = self.least("waits", 12, *cut(PIPELINES, TABLES))
+        if asks.cycles is None:
+            return
+        waits = search("waits", 11, graph, lives)
         yield waits
         phases = (asks, waits, ends)
         if any(phase.cycles is None for phase in phases):
             return
-        self.known = [beyond(phase.length, phase.cycles) for phase in phases if phase.cycles]
-        total = sum(phase.cycles or 0 for phase in phases) - 1
-        change = self.least("change", total, *cut(ARBITER, PIPELINES, TABLES))
+        never = [beyond(phase.length, phase.cycles or 0) for phase in phases]
+        total = sum(phase.cycles or 0 for phase in phases)
+        free = (ARBITER, PIPELINES, TABLES)
+        change = search("change", total, self.graph(*free), never)
         yield change
         if change.cycles is None:
             return
         # What the monitor says of it is the same.
         output = str(Guarantee.BOUNDED_INVALIDATION)
-        never = [beyond("change", change.cycles)]
-        graph = self.graph(cut(ARBITER, PIPELINES, TABLES), change.cycles)
-        result = prove(graph, output, (), never, self.limit)
+        graph = self.graph(*free).fixed(bits_of("deadline", 8, change.cycles))
+        result = prove(graph, output, (), [beyond("change", change.cycles)], limit)
         proved = result.verdict is Verdict.PROVED
-        yield Bound(output, change.cycles if proved else None, None, result.seconds)
+        yield Bound(output, change.cycles if proved else None, result.seconds)
+
+    def taking(self, cycles: int) -> Result:
+        """Looks for a change that takes that many cycles, and so more than one less."""
+        graph = table_graph(self.config, PATIENCE)
+        graph = graph.fixed({**at_leisure(self.config), **bits_of("deadline", 8, cycles - 1)})
+        output = str(Guarantee.BOUNDED_INVALIDATION)
+        return refute(graph, output, LAWFUL, ("unsound",), min(self.limit, SEARCH), DEPTH)
+
+
+def bits_of(name: str, width: int, value: int, free: int = 0) -> dict[Pin, int]:
+    """A value for each bit of an input that isn't free."""
+    return {(name, bit): value >> bit & 1 for bit in range(width) if not free >> bit & 1}
+
+
+def at_leisure(config: TableConfig) -> dict[Pin, int]:
+    """Inputs of a world in which changes take long, whoever finds it: one entry, that of a region
+    with all the translations, lookups of two of them, and everybody takes the time that it may."""
+    page = 1 << config.page_shift_min
+    given: dict[Pin, int] = {}
+    for port in range(config.ports):
+        prefix, layout = f"port__{port}__", lookup_layout(config)
+        packer, width = Packer(layout), layout.size
+        word = packer.pack({"address": page - 1, "length": 2})
+        given |= bits_of(f"{prefix}lookup", width, word, packer.mask("tag", "rights"))
+        given |= {(f"{prefix}{name}", 0): 0 for name in ("accepts", "issues", "ends")}
+    for source in range(config.sources):
+        prefix, layout = f"source__{source}__", command_layout(config)
+        packer, width = Packer(layout), layout.size
+        pages = config.translations
+        shift = config.page_shift_min
+        word = packer.pack({"length": pages * page, "translations": pages, "page_shift": shift})
+        free = packer.mask(
+            "opcode", "kind", "rights", "first_translation", "translations", "length"
+        )
+        given |= bits_of(f"{prefix}command", width, word, free)
+        given[f"{prefix}hears", 0] = 0
+    return given

@@ -43,7 +43,7 @@ class CoverHarness(Component):
 
     Members
     -------
-    clk, port, source, earlier : the harness's
+    clk, port, source : the harness's
     ranges_apart, pages_written, unsound : Out(1)
         The harness's: what the proofs assume.
     answered, walked, ... : Out(1), one for each of :data:`COVERS`
@@ -56,7 +56,6 @@ class CoverHarness(Component):
                 "clk": In(1),
                 "port": In(PortChoiceSignature(config)).array(config.ports),
                 "source": In(SourceChoiceSignature(config)).array(config.sources),
-                "earlier": In(1),
                 **{rule: Out(1) for rule in RULES},
                 "unsound": Out(1),
                 **{cover: Out(1) for cover in COVERS},
@@ -76,7 +75,7 @@ class CoverHarness(Component):
             connect(m, harness.port[number], flipped(self.port[number]))
         for number in range(config.sources):
             connect(m, harness.source[number], flipped(self.source[number]))
-        m.d.comb += [harness.clk.eq(self.clk), harness.earlier.eq(self.earlier)]
+        m.d.comb += harness.clk.eq(self.clk)
         m.d.comb += [getattr(self, name).eq(getattr(harness, name)) for name in (*RULES, "unsound")]
 
         bytes_to: list[Value] = []

@@ -10,6 +10,7 @@ from rtl.layouts import entry_layout
 from rtl.tables import CopiedMemory
 from tb.formal.environment import Allocation, Source, SourceChoiceSignature, clocked
 from tb.formal.ledger import Ledger
+from tb.formal.lengths import judge, members, phases
 from tb.formal.shadow import Shadow, choose
 
 
@@ -21,6 +22,8 @@ class EngineHarness(Component):
     Parameters
     ----------
     config : TableConfig
+    patience : int, optional
+        Cycles that a completion waits to be heard at most.
 
     Members
     -------
@@ -38,10 +41,14 @@ class EngineHarness(Component):
         See :class:`tb.formal.ledger.Ledger`.
     disagree, disturbed : Out(1)
         See :class:`tb.formal.shadow.Shadow`.
+    beyond : Out(1), one for each number of cycles
+        Only with ``patience``: how long it ``ends``, see :mod:`tb.formal.lengths`.
     """
 
-    def __init__(self, config: TableConfig):
+    def __init__(self, config: TableConfig, patience: int | None = None):
         self.config = config
+        self.patience = patience
+        self._lengths: list[tuple[str, int | None]] = [] if patience is None else [("ends", None)]
         super().__init__(
             {
                 "clk": In(1),
@@ -55,6 +62,7 @@ class EngineHarness(Component):
                 "disturbed": Out(1),
                 "misread": Out(1),
                 "unaccounted": Out(1),
+                **members(self._lengths),
             }
         )
 
@@ -73,8 +81,9 @@ class EngineHarness(Component):
         m.d.sync += started.eq(engine.start)
         m.submodules.shadow = shadow = Shadow(config)
         m.submodules.ledger = ledger = Ledger(config)
+        ends: list[Value] = []
         for number in range(config.sources):
-            m.submodules[f"source_{number}"] = source = Source(config)
+            m.submodules[f"source_{number}"] = source = Source(config, self.patience)
             connect(m, source.choice, flipped(self.source[number]))
             connect(m, source.command, engine.command[number])
             connect(m, engine.completion[number], source.completion)
@@ -87,6 +96,7 @@ class EngineHarness(Component):
                 engine.change[number].complete.eq(self.complete[number]),
             ]
             connect(m, engine.event[number], shadow.change[number])
+            ends.append(phases(engine.context[number])["ends"])
             m.d.comb += [
                 ledger.busy[number].eq(source.busy),
                 ledger.ordered[number].eq(source.ordered),
@@ -94,6 +104,8 @@ class EngineHarness(Component):
                 ledger.replaced[number].eq(shadow.replaced[number]),
                 ledger.in_progress[number].eq(engine.event[number].in_progress),
             ]
+        for length, port in self._lengths:
+            judge(m, self, length, port, ends)
         m.d.comb += [
             self.ranges_apart.eq(allocation.ranges_apart),
             self.pages_written.eq(allocation.pages_written),

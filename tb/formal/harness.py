@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Module, Value
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.component import Component
@@ -18,8 +18,8 @@ from tb.formal.environment import (
     Source,
     SourceChoiceSignature,
     clocked,
-    lasts,
 )
+from tb.formal.lengths import judge, lengths, members, phases
 from tb.formal.readers import Readers
 from tb.formal.shadow import Shadow
 
@@ -45,44 +45,6 @@ SMALL: dict[str, Any] = {
 """Real control logic, narrow data: pages of two bytes, lookups of at most two pages."""
 
 
-LONGEST = {
-    "life": 40,
-    "asks": 64,
-    "waits": 64,
-    "ends": 32,
-    "change": 96,
-    "command": 96,
-    "quiet": 64,
-}
-"""Things that take a number of cycles, and the most that can be asked about.
-
-``life``: a lookup has its slot. ``asks``, ``waits`` and ``ends``: of a change, from R to A, from
-there until the arbiter grants the completion, and from there to C. ``change``: all of that, without
-R itself. ``command``: from when a command is taken to its completion. ``quiet``: a port wants
-something, and is offered nothing.
-"""
-
-OF_A_PORT = ("life", "quiet")
-"""Those of them that are asked about each port alone."""
-
-
-def beyond(length: str, cycles: int, port: int | None = None) -> str:
-    """The output of the harness that is high when something takes more cycles than these."""
-    return f"{length}_{'' if port is None else f'{port}_'}beyond_{cycles}"
-
-
-def lengths(config: TableConfig) -> list[tuple[str, int | None]]:
-    """All of :data:`LONGEST`, and of which port."""
-    found: list[tuple[str, int | None]] = []
-    for length in LONGEST:
-        found += (
-            [(length, port) for port in range(config.ports)]
-            if length in OF_A_PORT
-            else [(length, None)]
-        )
-    return found
-
-
 class Harness(Component):
     """The table with reset at start, and one output for each thing to prove.
 
@@ -91,8 +53,6 @@ class Harness(Component):
     Parameters
     ----------
     config : TableConfig
-    deadline : int
-        Cycles within which C has to follow R; ``bounded_invalidation`` is judged by it.
     patience : int, optional
         Cycles that consumers and DMA take at most. Without it they may take forever, and
         ``bounded_invalidation`` is judged with a patience of 1.
@@ -102,8 +62,9 @@ class Harness(Component):
     clk : In(1)
     port : In(PortChoiceSignature).array(config.ports)
     source : In(SourceChoiceSignature).array(config.sources)
-    earlier : In(1)
-        In the first cycle: judge by one cycle less.
+    deadline : In(8)
+        Cycles within which C has to follow R, if not 0: ``bounded_invalidation`` is judged by it.
+        To be fixed before anything is proved.
     ranges_apart, pages_written : Out(1)
         Rules.
     disagree, disturbed : Out(1)
@@ -118,7 +79,8 @@ class Harness(Component):
         See :func:`tb.formal.checking.checking`.
     unpaged, unpaged_write : Out(1)
         An entry that can be used is read, or written, with pages of a size that there is not.
-    beyond : Out(1), one for each of :data:`LONGEST` and each number of cycles
+    beyond : Out(1), one for each of :data:`tb.formal.lengths.LONGEST` and each number
+        of cycles
         Only with ``patience``.
     violated : Out(1), one for each :class:`Guarantee`
 
@@ -127,9 +89,8 @@ class Harness(Component):
     table : SharedTable
     """
 
-    def __init__(self, config: TableConfig, deadline: int = 0, patience: int | None = None):
+    def __init__(self, config: TableConfig, patience: int | None = None):
         self.config = config
-        self.deadline = deadline
         self.patience = patience
         self.table = SharedTable(config, watched=True)
         # Counting costs registers, and only who is patient is asked how long anything takes.
@@ -139,7 +100,7 @@ class Harness(Component):
                 "clk": In(1),
                 "port": In(PortChoiceSignature(config)).array(config.ports),
                 "source": In(SourceChoiceSignature(config)).array(config.sources),
-                "earlier": In(1),
+                "deadline": In(8),
                 "ranges_apart": Out(1),
                 "pages_written": Out(1),
                 "disagree": Out(1),
@@ -158,12 +119,7 @@ class Harness(Component):
                 "unpaged": Out(1),
                 "unpaged_write": Out(1),
                 **{str(guarantee): Out(1) for guarantee in Guarantee},
-                "deadline_is_tight": Out(1),
-                **{
-                    beyond(length, n + 1, port): Out(1)
-                    for length, port in self._lengths
-                    for n in range(LONGEST[length])
-                },
+                **members(self._lengths),
             }
         )
 
@@ -192,16 +148,9 @@ class Harness(Component):
             connect(m, table.completion[number], source.completion)
             connect(m, table.change[number], allocation.change[number])
             change = table.change[number]
-            applied = Signal(name=f"applied_{number}")
-            granted = Signal(name=f"granted_{number}")
-            m.d.sync += [
-                applied.eq((applied | change.applied) & ~change.completed),
-                granted.eq((granted | applied & ~change.held) & ~change.completed),
-            ]
             lasting["change", None].append(change.in_progress & ~change.requested)
-            lasting["asks", None].append(change.in_progress & ~applied)
-            lasting["waits", None].append(applied & ~granted)
-            lasting["ends", None].append(granted)
+            for phase, now in phases(table.engine.context[number]).items():
+                lasting[phase, None].append(now)
             lasting["command", None].append(source.busy)
             m.d.comb += [
                 allocation.busy[number].eq(source.busy),
@@ -248,17 +197,8 @@ class Harness(Component):
             self.unpaged_write.eq(written.enable & is_unpaged(config, written.data)),
         ]
         for length, port in self._lengths:
-            conditions = lasting[length, port]
-            past = [lasts(m, now, LONGEST[length]) for now in conditions]
-            for n in range(LONGEST[length]):
-                late = Cat(now & held[n] for now, held in zip(conditions, past, strict=True))
-                m.d.comb += getattr(self, beyond(length, n + 1, port)).eq(late.any())
+            judge(m, self, length, port, lasting[length, port])
 
-        started = Signal()
-        tight = Signal()
-        m.d.sync += started.eq(1)
-        with m.If(~started):
-            m.d.sync += tight.eq(self.earlier)
         m.d.comb += [
             self.ranges_apart.eq(allocation.ranges_apart),
             self.pages_written.eq(allocation.pages_written),
@@ -272,14 +212,9 @@ class Harness(Component):
             self.stray.eq(table.stray),
             self.slow.eq(table.slow),
             table.terms.patience.eq(self.patience or 1),
-            table.terms.deadline.eq(Mux(tight, max(0, self.deadline - 1), self.deadline)),
+            table.terms.deadline.eq(self.deadline),
         ]
         for guarantee in Guarantee:
             seen = getattr(table.violation, guarantee).seen
             m.d.comb += getattr(self, guarantee).eq(seen)
-        late = table.violation.bounded_invalidation.seen
-        m.d.comb += [
-            self.bounded_invalidation.eq(late & ~tight),
-            self.deadline_is_tight.eq(late & tight),
-        ]
         return m

@@ -9,11 +9,11 @@ from typing import Any
 from rtl.arbiter import policy
 from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
 from rtl.monitor import Guarantee
-from sim.netlist import Design
-from sim.prover import Model, Result, Verdict, induct, model, prove, refute
+from sim.prover import Model, Result, Verdict, induct, prove, refute
 from tb.formal.anything import any_policy
-from tb.formal.engine import EngineHarness
-from tb.formal.harness import SMALL, Harness
+from tb.formal.bounds import Bounds
+from tb.formal.graphs import DEPTH, LAWFUL, engine_graph, table_graph
+from tb.formal.harness import SMALL
 from tb.formal.plan import (
     ARBITER,
     CHECKING,
@@ -22,12 +22,10 @@ from tb.formal.plan import (
     LEMMAS,
     OF_BOTH,
     READERS,
-    RULES,
     Step,
     checks,
     modules,
 )
-from tb.formal.small import harness_of
 from tb.variants import name_of, policies
 
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -45,14 +43,8 @@ REDUCED: tuple[dict[str, int], ...] = (
 )
 """Where a violation is looked for, in this order: a small table has a short search."""
 
-LAWFUL = tuple(RULES)
-"""What every counterexample keeps to."""
-
 PATIENCE = 20
 """Seconds that the search for a violation of something declared may take in one table."""
-
-DEPTH = 70
-"""Cycles after which the search for a violation is given up."""
 
 
 CHOICES = ("span", "on_pending", "on_wrap")
@@ -107,7 +99,11 @@ class Cell:
     sizes : dict
         The table that shows it.
     trace : tuple
-        The counterexample.
+        The counterexample; of a bound, a change that takes the ``least`` of cycles.
+    within : int
+        Of a bound: so many cycles are enough.
+    least : int
+        Of a bound: so many cycles are enough in the smallest table, whose ``sizes`` these are.
     """
 
     name: str
@@ -117,6 +113,8 @@ class Cell:
     cycles: int = 0
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     trace: tuple[Any, ...] = ()
+    within: int = 0
+    least: int = 0
 
     @property
     def right(self) -> bool:
@@ -130,8 +128,8 @@ class Subject:
     Parameters
     ----------
     config : TableConfig
-    harness : callable
-        Makes the design from a configuration.
+    make : callable
+        Makes the graph of a configuration.
     parts : mapping
         Modules that can be taken out, by the name of the part that they make up.
     limit : int
@@ -141,14 +139,14 @@ class Subject:
     def __init__(
         self,
         config: TableConfig,
-        harness: Callable[[TableConfig], Design],
+        make: Callable[[TableConfig], Model],
         parts: Mapping[str, tuple[str, ...]],
         limit: int = 120,
     ):
         self.config = config
         self.limit = limit
         self.proved: list[str] = []
-        self._harness = harness
+        self._make = make
         self._parts = parts
         self._models: dict[tuple[TableConfig, tuple[str, ...]], Model] = {}
 
@@ -160,14 +158,7 @@ class Subject:
                 modules = [module for part in parts for module in self._parts[part]]
                 self._models[key] = self.graph(config).without(modules)
             else:
-                # Of a policy of which nothing is left but constants, there is no module.
-                modules = [
-                    module
-                    for part, made_of in self._parts.items()
-                    for module in made_of
-                    if part != ARBITER or config != self.config
-                ]
-                self._models[key] = model(self._harness(config), modules)
+                self._models[key] = self._make(config)
         return self._models[key]
 
     def prove(self, step: Step) -> Result:
@@ -196,28 +187,20 @@ class Subject:
         return Cell(f"{prefix}{step.output}", False, result.verdict, result.seconds)
 
 
-def design(config: TableConfig, deadline: int = 0, patience: int | None = None) -> Design:
-    """The harness around a table."""
-    return harness_of("harness", Harness, config, deadline=deadline, patience=patience)
-
-
-def engine_design(config: TableConfig) -> Design:
-    """The harness around a command engine alone."""
-    return harness_of("engine_harness", EngineHarness, config)
-
-
-def solve(config: TableConfig, limit: int = 120, part: str = "") -> Iterator[Cell]:
+def solve(
+    config: TableConfig, limit: int = 120, part: str = "", bounds: bool = True
+) -> Iterator[Cell]:
     """The lemmas, then each guarantee: what is declared is to be proved, the rest refuted.
 
-    With ``part`` only guarantees whose name holds it.
+    With ``part`` only guarantees whose name holds it; without ``bounds`` nothing that is bounded.
     """
     declared = policy(config.arbiter).guarantees(config)
-    table = Subject(config, design, modules(config), limit)
+    table = Subject(config, table_graph, modules(config), limit)
     for step in (*LEMMAS, *(CHECKING if checks(config) else ())):
         yield table.lemma(step)
     if Guarantee.UNTORN in declared and part in Guarantee.UNTORN:
         # Whatever the policy, the engine is the same, and so is the proof.
-        engine = Subject(any_policy(config), engine_design, {}, limit)
+        engine = Subject(any_policy(config), engine_graph, {}, limit)
         for step in ENGINE:
             yield engine.lemma(step, "engine.")
         table.proved += [name for name in OF_BOTH if name in engine.proved]
@@ -247,6 +230,34 @@ def solve(config: TableConfig, limit: int = 120, part: str = "") -> Iterator[Cel
             sizes,
             result.trace,
         )
+    bound = Guarantee.BOUNDED_INVALIDATION
+    if bounds and bound in declared and part in bound:
+        yield bounded(config, limit)
+
+
+def bounded(config: TableConfig, limit: int) -> Cell:
+    """How many cycles from R to C are enough, and how many it takes in the smallest table."""
+    found = list(Bounds(config, limit, least=False).solve())
+    within, seconds = found[-1], sum(bound.seconds for bound in found)
+    sizes = REDUCED[0]
+    smallest = Bounds(dataclasses.replace(config, **sizes), limit)
+    bounds = list(smallest.solve())
+    least, taken = bounds[-1], Result(Verdict.UNDECIDED, 0.0)
+    seconds += sum(bound.seconds for bound in bounds)
+    if least.is_the_last:
+        assert least.cycles is not None
+        taken = smallest.taking(least.cycles)
+        seconds += taken.seconds
+    return Cell(
+        Guarantee.BOUNDED_INVALIDATION,
+        True,
+        Verdict.PROVED if within.is_the_last else Verdict.UNDECIDED,
+        seconds,
+        sizes=sizes,
+        trace=taken.trace,
+        within=(within.cycles or 0) if within.is_the_last else 0,
+        least=(least.cycles or 0) if least.is_the_last else 0,
+    )
 
 
 def search(config: TableConfig, output: str, limit: int) -> tuple[Result, dict[str, int]]:
@@ -258,7 +269,7 @@ def search(config: TableConfig, output: str, limit: int) -> tuple[Result, dict[s
         if output in declared(smaller) and output not in declared(config):
             # With one source there may be nothing to be seen.
             continue
-        result = refute(model(design(smaller)), output, LAWFUL, ("unsound",), limit, DEPTH)
+        result = refute(table_graph(smaller), output, LAWFUL, ("unsound",), limit, DEPTH)
         seconds += result.seconds
         if result.verdict is Verdict.REFUTED:
             return dataclasses.replace(result, seconds=seconds), sizes

@@ -44,10 +44,12 @@ class Step:
 
 
 ARBITER = "arbiter"
+COMMANDS = "commands"
 PIPELINES = "pipelines"
 SLOTS = "slots"
 TABLES = "tables"
-"""Parts of the table. The last one is both tables, and ``legality``: what a command may do to an
+WORKER = "worker"
+"""Parts of the table. ``tables`` is both tables, and ``legality``: what a command may do to an
 entry, and makes of it."""
 
 LEMMAS = (
@@ -56,7 +58,7 @@ LEMMAS = (
     Step("misdated", never=("astray", "misplaced"), of_any=True),
     Step("unsound", never=("astray", "misplaced", "misdated"), of_any=True),
     Step("stray", never=("unsound",), parts=(TABLES,), of_any=True),
-    Step("outlived", parts=(PIPELINES, TABLES)),
+    Step("outlived", parts=(TABLES,)),
 )
 """What the guarantees stand on."""
 
@@ -125,12 +127,16 @@ GUARANTEES = {
 }
 
 
-def checks(config: TableConfig) -> bool:
+def says_how_it_checks(config: TableConfig) -> bool:
     """The policy says how it checks its lookups."""
     cls = policy(config.arbiter)
-    return cls.is_current is not Arbiter.is_current and Guarantee.FRESH_ANSWER in cls.guarantees(
-        config
-    )
+    return cls.is_current is not Arbiter.is_current or cls.awaits is not Arbiter.awaits
+
+
+def checks(config: TableConfig) -> bool:
+    """The policy says how it checks its lookups, and that this is enough."""
+    given = policy(config.arbiter).guarantees(config)
+    return says_how_it_checks(config) and Guarantee.FRESH_ANSWER in given
 
 
 def modules(config: TableConfig) -> dict[str, tuple[str, ...]]:
@@ -139,7 +145,9 @@ def modules(config: TableConfig) -> dict[str, tuple[str, ...]]:
     pipelines = range(config.pipelines if replicated else 1)
     return {
         ARBITER: ("table.arbiter",),
+        COMMANDS: ("table.commands",),
         PIPELINES: tuple(f"table.pipeline_{n}" for n in pipelines),
         SLOTS: ("table.slots",),
         TABLES: ("table.mpt", "table.mtt", "table.commands.worker.legality"),
+        WORKER: ("table.commands.worker",),
     }

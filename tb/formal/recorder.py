@@ -67,6 +67,8 @@ class Player:
         The one that the traces make high.
     always, never : sequence of str
         Outputs that are high, and low, in every cycle of a trace.
+    deadline : int
+        What ``bounded_invalidation`` is judged by.
     """
 
     def __init__(
@@ -75,12 +77,14 @@ class Player:
         output: str,
         always: Sequence[str] = ALWAYS,
         never: Sequence[str] = NEVER,
+        deadline: int = 0,
     ):
         self.harness = harness
         self.output = output
+        self.deadline = deadline
         self._rules = [(getattr(harness, name), 1) for name in always]
         self._rules += [(getattr(harness, name), 0) for name in never]
-        self._inputs: dict[str, Value] = {"earlier": harness.earlier}
+        self._inputs: dict[str, Value] = {}
         for kind, count in (("port", harness.config.ports), ("source", harness.config.sources)):
             for number in range(count):
                 choice = getattr(harness, kind)[number]
@@ -100,6 +104,7 @@ class Player:
     async def _play(self, ctx: Any) -> None:
         clk = self.harness.clk
         driven: Inputs = {}
+        ctx.set(self.harness.deadline, self.deadline)
         for cycle, inputs in enumerate(self._trace):
             for name in driven.keys() | inputs.keys():
                 value = inputs.get(name, 0)
@@ -191,7 +196,7 @@ class Player:
         ports = [_PortRecord(config) for _ in range(config.ports)]
         sources = [_SourceRecord(config) for _ in range(config.sources)]
         verdict = _Verdict()
-        guarantee = guarantee_of(self.output)
+        guarantee = Guarantee(self.output)
         last = len(trace) - 1
         began: int | None = None
 
@@ -262,13 +267,6 @@ class _Verdict:
     patience: int = 0
 
 
-def guarantee_of(output: str) -> Guarantee:
-    """The guarantee that an output of the harness judges."""
-    if output == "deadline_is_tight":
-        return Guarantee.BOUNDED_INVALIDATION
-    return Guarantee(output)
-
-
 def case_of(
     name: str,
     harness: Harness,
@@ -277,6 +275,7 @@ def case_of(
     *,
     always: Sequence[str] = ALWAYS,
     never: Sequence[str] = NEVER,
+    deadline: int = 0,
     smaller: bool = True,
 ) -> Case:
     """Makes a case of the trace that refuted an output.
@@ -289,9 +288,11 @@ def case_of(
     trace : sequence of mapping
         What :func:`sim.prover.refute` found: per cycle the value of each input.
     output : str
-        A guarantee, or ``deadline_is_tight``.
+        A guarantee.
     always, never : sequence of str
         What was assumed when the trace was found: outputs that are high, and low, in every cycle.
+    deadline : int
+        Of ``bounded_invalidation``: what it was judged by.
     smaller : bool
         Leave out of the trace what it does without need.
 
@@ -301,8 +302,8 @@ def case_of(
         If the output is not high in the last cycle of the trace, and only then, or a rule is
         broken on the way.
     """
-    player = Player(harness, output, always, never)
-    ignored = ("clk",)
+    player = Player(harness, output, always, never, deadline)
+    ignored = ("clk", "deadline")
     best = [{n: v for n, v in i.items() if v and n not in ignored} for i in trace]
     if not player.violates(best):
         raise CaseError(f"the trace of {len(best)} cycles doesn't show a violation of {output}")
@@ -312,7 +313,7 @@ def case_of(
     widths = {f.name: f.default for f in dataclasses.fields(TableConfig) if f.name in WIDTHS}
     return Case(
         name,
-        guarantee_of(output),
+        Guarantee(output),
         verdict.cycle,
         verdict.place,
         dataclasses.replace(harness.config, **widths),  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,44 @@
+"""Graphs of the harnesses, and what a search in them keeps to."""
+
+from rtl.config import TableConfig
+from sim.netlist import Design
+from sim.prover import Model, model
+from tb.formal.alone import Alone
+from tb.formal.anything import any_policy
+from tb.formal.engine import EngineHarness
+from tb.formal.harness import Harness
+from tb.formal.plan import ARBITER, RULES, modules, says_how_it_checks
+from tb.formal.small import harness_of
+
+LAWFUL = tuple(RULES)
+"""What every counterexample keeps to."""
+
+DEPTH = 70
+"""Cycles after which the search for a violation is given up."""
+
+
+def design(config: TableConfig, patience: int | None = None) -> Design:
+    """The harness around a table."""
+    return harness_of("harness", Harness, config, patience=patience)
+
+
+def table_graph(config: TableConfig, patience: int | None = None) -> Model:
+    """The harness around a table, whose policy is put where one was that may do anything.
+
+    So policies share the graph of the rest. Only one that says how it checks its lookups has a
+    graph of its own: then the harness has something of it, too.
+    """
+    parts = [module for made_of in modules(config).values() for module in made_of]
+    (arbiter,) = modules(config)[ARBITER]
+    if says_how_it_checks(config):
+        # Of a policy of which nothing is left but constants, there is no module.
+        return model(design(config, patience), [part for part in parts if part != arbiter])
+    shared = model(design(any_policy(config), patience), parts, arbiter)
+    if config == any_policy(config):
+        return shared
+    return shared.filled(arbiter, model(harness_of("alone", Alone, config)))
+
+
+def engine_graph(config: TableConfig, patience: int | None = None) -> Model:
+    """The harness around a command engine alone."""
+    return model(harness_of("engine_harness", EngineHarness, config, patience=patience))

@@ -1,0 +1,103 @@
+"""From R to C: how many cycles are enough, and that one less is not."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from rtl.config import TableConfig
+from rtl.monitor import Guarantee
+from sim.prover import Verdict
+from tb.formal.bounds import PATIENCE, Bounds
+from tb.formal.graphs import LAWFUL
+from tb.formal.harness import SMALL, Harness
+from tb.formal.recorder import case_of
+
+ONE = {**SMALL, "ports": 1, "sources": 1}
+
+POLICY = """# amaranth: UnusedElaboratable=no
+from amaranth.hdl import Module, Signal
+
+from rtl.arbiter.seam import Arbiter
+from rtl.monitor import Guarantee
+
+
+class Mine(Arbiter):
+    choices = ()
+
+    @classmethod
+    def guarantees(cls, config):
+        return {{Guarantee.BOUNDED_INVALIDATION}}
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [admit.grant.eq(1) for admit in self.admit]
+        for source, change in enumerate(self.change):
+            waited = Signal(2, name=f"waited_{{source}}")
+            with m.If(change.wait):
+                m.d.sync += waited.eq(waited + 1)
+            with m.Else():
+                m.d.sync += waited.eq(0)
+            m.d.comb += [change.apply.eq(1), change.complete.eq({complete})]
+        return m
+"""
+
+
+def least(config: TableConfig) -> int | None:
+    """The least number of cycles, if there is one."""
+    *_, last = Bounds(config).solve()
+    return last.cycles if last.is_the_last else None
+
+
+def own(folder: Path, complete: str) -> TableConfig:
+    file = folder / "own.py"
+    file.write_text(POLICY.format(complete=complete))
+    return TableConfig(**ONE, arbiter=f"{file}:Mine")
+
+
+@pytest.fixture(scope="module")
+def at_once() -> int:
+    found = least(TableConfig(**ONE, arbiter="apply_now"))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("late", [0, 1, 3])
+def test_a_cycle_later_is_a_cycle_more(at_once: int, tmp_path: Path, late: int):
+    assert least(own(tmp_path, f"waited == {late}")) == at_once + late
+
+
+@pytest.mark.parametrize("arbiter", ["pending_bit", "drain_fence", "grace_period"])
+def test_it_is_the_least(arbiter: str):
+    """A change can take that long, and not longer."""
+    bounds = Bounds(TableConfig(**ONE, arbiter=arbiter))
+    *_, last = bounds.solve()
+    assert last.is_the_last
+    assert last.cycles is not None
+    assert bounds.taking(last.cycles).verdict is Verdict.REFUTED
+
+
+def test_who_never_completes_has_no_bound(tmp_path: Path):
+    assert least(own(tmp_path, "0")) is None
+
+
+def test_one_less_is_refuted(at_once: int):
+    """And the refutation replays: the monitor itself says that C is late."""
+    config = TableConfig(**ONE, arbiter="apply_now")
+    bounds = Bounds(config)
+    assert bounds.taking(at_once + 1).verdict is Verdict.UNDECIDED
+    taken = bounds.taking(at_once)
+    assert taken.verdict is Verdict.REFUTED
+    output, deadline = Guarantee.BOUNDED_INVALIDATION, at_once - 1
+    harness = Harness(config, PATIENCE)
+    case = case_of("late", harness, taken.trace, output, always=LAWFUL, deadline=deadline)
+    assert (case.deadline, case.patience) == (deadline, PATIENCE)
+
+
+def test_what_is_enough_is_no_less_than_the_least(at_once: int):
+    """More ports and sources, and no search for less."""
+    config = dataclasses.replace(TableConfig(**SMALL), arbiter="apply_now")
+    *_, last = Bounds(config, least=False).solve()
+    assert last.is_the_last
+    assert last.cycles is not None
+    assert last.cycles >= at_once
