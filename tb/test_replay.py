@@ -328,7 +328,7 @@ def test_misaligned_stays_misaligned():
 
 
 def test_nothing_of_a_case_is_lost():
-    offer = Offer(3, None, {"opcode": 9, "rights": 6, "base": 2**64 - 1, "key.index": 3})
+    offer = Offer(3, None, {"opcode": 11, "rights": 6, "base": 2**64 - 1, "key.index": 3})
     case = Case(
         "whole",
         Guarantee.BOUNDED_INVALIDATION,
@@ -345,7 +345,7 @@ def test_nothing_of_a_case_is_lost():
     )
     text = case.to_json()
     assert Case.from_json(text) == case
-    for written in ("ABORTED", '"REMOTE_READ|REMOTE_WRITE"', "0xffffffffffffffff", '"opcode": 9'):
+    for written in ("ABORTED", '"REMOTE_READ|REMOTE_WRITE"', "0xffffffffffffffff", '"opcode": 11'):
         assert written in text
 
 
