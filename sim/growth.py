@@ -10,6 +10,7 @@ from rich.table import Table
 from rtl.arbiter import policy
 from rtl.config import TableConfig
 from rtl.monitor import Guarantee
+from sim.prove import WIDTH
 from sim.prover import Verdict
 from tb.formal.matrix import name_of, solve
 
@@ -63,10 +64,12 @@ def print_growth(configurations: Sequence[TableConfig], limit: int, console: Con
             for g in declared
         ]
         table.add_row(*map(str, shape), *marks, f"{spent:.0f}")
-    console.print(table)
+    # As the matrix: better wrapped than cut.
+    Console(file=console.file, width=WIDTH).print(table, crop=False, soft_wrap=True)
     console.print(
         "Seconds of each proof; ?: not within the limit. What was proved before, in any run, is "
         "known: only after make clean the last column says how long it takes.",
         highlight=False,
+        soft_wrap=True,
     )
     return 0
