@@ -28,9 +28,10 @@ from rtl.layouts import (
     completion_layout,
     lookup_layout,
 )
-from rtl.monitor import Guarantee, ViolationSignature
+from rtl.monitor import Guarantee
 from rtl.recency.seam import VictimSignature
 from rtl.slots import TagSignature
+from rtl.violation import ViolationSignature
 from rtl.watched import (
     TermsSignature,
     WatchedChangeSignature,
