@@ -5,7 +5,7 @@ numbered: inputs first, then latches, then gates, each gate after what it reads.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -201,13 +201,15 @@ class Model:
         never do.
         """
         free = {literal >> 1 for part in parts for literal in self.drives[part].values()}
-        pins = list(self.outputs)
-        whole = dataclasses.replace(self.graph, outputs=tuple(self.outputs.values()))
-        graph = whole.cut(free)
-        added = graph.inputs - self.graph.inputs
-        outputs = dict(zip(pins, graph.outputs, strict=True))
-        inputs = (*self.inputs, *[None] * added)
+        graph, outputs = self._through(lambda graph: graph.cut(free))
+        inputs = (*self.inputs, *[None] * (graph.inputs - self.graph.inputs))
         return Model(graph, inputs, outputs, {}, given=self.given)
+
+    def _through(self, change: Callable[[Graph], Graph]) -> tuple[Graph, dict[Pin, int]]:
+        """The graph after a change, and where its outputs are then."""
+        whole = dataclasses.replace(self.graph, outputs=tuple(self.outputs.values()))
+        graph = change(whole)
+        return graph, dict(zip(self.outputs, graph.outputs, strict=True))
 
     def fixed(self, values: Mapping[Pin, int]) -> "Model":
         """The same with some bits of inputs constant."""
@@ -216,10 +218,7 @@ class Model:
             for place, pin in enumerate(self.inputs, 1)
             if pin is not None and pin in values
         }
-        pins = list(self.outputs)
-        whole = dataclasses.replace(self.graph, outputs=tuple(self.outputs.values()))
-        graph = whole.fixed(bits)
-        outputs = dict(zip(pins, graph.outputs, strict=True))
+        graph, outputs = self._through(lambda graph: graph.fixed(bits))
         given = {**self.given, **values}
         return Model(graph, self.inputs, outputs, {}, given=given)
 

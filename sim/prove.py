@@ -1,5 +1,6 @@
 """The proofs: all configurations on all cores, and the matrix of what came of them."""
 
+import dataclasses
 import json
 import os
 import time
@@ -170,8 +171,6 @@ def prove_one(
 
 
 def _record(config: TableConfig, cell: Cell, cases: Path) -> str | None:
-    import dataclasses
-
     name = f"{name_of(config)}-{cell.name}"
     # Of a bound, that one cycle less would not be enough.
     patience, deadline = (PATIENCE, cell.least - 1) if cell.least else (None, 0)

@@ -4,13 +4,19 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib.wiring import In
 
+from rtl.component import Component
 from rtl.config import TableConfig
 from rtl.monitor import Guarantee
-from sim.prover import Verdict
+from sim.netlist import Design
+from sim.prover import Verdict, model, refute
 from tb.formal.bounds import PATIENCE, Bounds
+from tb.formal.environment import clocked
 from tb.formal.graphs import LAWFUL
 from tb.formal.harness import SMALL, Harness
+from tb.formal.lengths import beyond, judge, members
 from tb.formal.recorder import case_of
 
 ONE = {**SMALL, "ports": 1, "sources": 1}
@@ -41,6 +47,28 @@ class Mine(Arbiter):
             m.d.comb += [change.apply.eq(1), change.complete.eq({complete})]
         return m
 """
+
+
+class Two(Component):
+    """Two things that may last."""
+
+    def __init__(self):
+        self._lengths: list[tuple[str, int | None]] = [("ends", None)]
+        super().__init__({"clk": In(1), "one": In(1), "other": In(1), **members(self._lengths)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        clocked(m, self.clk)
+        judge(m, self, "ends", None, [self.one, self.other])
+        return m
+
+
+@pytest.mark.parametrize("idle", ["one", "other"])
+def test_whichever_lasts(tmp_path: Path, idle: str):
+    """One of them is enough, in the first cycle that is too much."""
+    both = model(Design("two", Two, "two"), cache=tmp_path)
+    only = both.fixed({(idle, 0): 0})
+    assert refute(only, beyond("ends", 3)).cycles == 4
 
 
 def least(config: TableConfig) -> int | None:

@@ -87,6 +87,25 @@ def socket(tmp_path_factory: pytest.TempPathFactory):
     return model(Design("adder", Adder, "adder"), ["stepper"], "stepper", cache=cache)
 
 
+class TestFixed:
+    """Inputs that are constant."""
+
+    def test_a_trace_has_them(self, adder: Model):
+        found = refute(adder.fixed({("more", 0): 1}), "is_ten")
+        assert found.verdict is Verdict.REFUTED
+        assert all(cycle["more"] & 1 for cycle in found.trace)
+
+    def test_nothing_else_happens(self, adder: Model):
+        """In steps of 0 and 1, or of 0 and 2, nobody gets beyond 8."""
+        for bit in (0, 1):
+            assert prove(adder.fixed({("more", bit): 0}), "is_ten").verdict is Verdict.PROVED
+
+    def test_one_after_the_other(self, adder: Model):
+        both = adder.fixed({("more", 0): 1}).fixed({("unused", 2): 1})
+        assert both.given == {("more", 0): 1, ("unused", 2): 1}
+        assert {cycle["unused"] for cycle in refute(both, "is_ten").trace} == {4}
+
+
 class TestPutInPlace:
     """One module in place of another, in a finished graph."""
 

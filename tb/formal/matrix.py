@@ -43,7 +43,7 @@ REDUCED: tuple[dict[str, int], ...] = (
 )
 """Where a violation is looked for, in this order: a small table has a short search."""
 
-PATIENCE = 20
+GLANCE = 20
 """Seconds that the search for a violation of something declared may take in one table."""
 
 
@@ -215,7 +215,7 @@ def solve(
             if result.verdict is not Verdict.PROVED:
                 # The engine that proves rarely finds a violation, and then not the shortest.
                 tried = result.seconds
-                result, sizes = search(config, guarantee, min(limit, PATIENCE))
+                result, sizes = search(config, guarantee, min(limit, GLANCE))
                 result = dataclasses.replace(result, seconds=tried + result.seconds)
         else:
             result, sizes = search(config, guarantee, limit)
