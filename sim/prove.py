@@ -126,8 +126,8 @@ def run_proofs(request: ProofRequest, console: Console) -> int:
     wide = Console(file=console.file, width=WIDTH)
     wide.print(as_table(matrix), crop=False, soft_wrap=True)
     console.print(
-        "ok n: proved, in n seconds    n: refuted, in n cycles    ?: not decided\n"
-        "≤n: C is at most n cycles after R    !: not what the policy declares\n"
+        "ok n: proved, in n seconds    n, ≤n: refuted, in n cycles or less    ?: not decided\n"
+        "ok n ≤m: C is at most m cycles after R    !: not what the policy declares\n"
         "nothing: not claimed, or not asked for",
         highlight=False,
     )
@@ -160,7 +160,7 @@ def prove_one(
             continue
         entry["declared"] = cell.declared
         if cell.verdict is Verdict.REFUTED:
-            entry["cycles"] = cell.cycles
+            entry |= {"cycles": cell.cycles, "shortest": cell.shortest}
         if cell.within:
             entry |= {"within": cell.within, "least": cell.least, "tight": bool(cell.trace)}
         if cell.trace and (every or is_own(config.arbiter) or not cell.right):
@@ -199,7 +199,7 @@ def mark(cell: Mapping[str, Any] | None) -> str:
     elif verdict == Verdict.PROVED:
         text = f"ok {cell['seconds']:.0f}"
     elif verdict == Verdict.REFUTED:
-        text = str(cell["cycles"])
+        text = f"{'' if cell['shortest'] else '≤'}{cell['cycles']}"
     else:
         return "?"
     return text if (verdict == Verdict.PROVED) == cell["declared"] else f"{text}!"
@@ -257,7 +257,9 @@ def _word(cell: Mapping[str, Any] | None) -> str:
         return f"proved, {cell['within']} ({least})"
     if cell["verdict"] == Verdict.PROVED:
         return "proved"
-    return f"refuted, {cell['cycles']}" if cell["verdict"] == Verdict.REFUTED else "open"
+    if cell["verdict"] == Verdict.REFUTED:
+        return f"refuted, {'' if cell['shortest'] else 'at most '}{cell['cycles']}"
+    return "open"
 
 
 def with_table(page: str, matrix: Mapping[str, Any]) -> str:

@@ -8,13 +8,13 @@ from amaranth.hdl import Module
 from amaranth.lib.wiring import In
 
 from rtl.component import Component
-from rtl.config import TableConfig
+from rtl.config import OnPending, TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import Design
 from sim.prover import Verdict, model, refute
 from tb.formal.bounds import PATIENCE, Bounds
 from tb.formal.environment import clocked
-from tb.formal.graphs import LAWFUL
+from tb.formal.graphs import LAWFUL, table_graph
 from tb.formal.harness import SMALL, Harness
 from tb.formal.lengths import beyond, judge, members
 from tb.formal.recorder import case_of
@@ -103,6 +103,30 @@ def test_it_is_the_least(arbiter: str):
     assert last.is_the_last
     assert last.cycles is not None
     assert bounds.taking(last.cycles).verdict is Verdict.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("arbiter", "on_pending", "quiet"),
+    [
+        ("apply_now", OnPending.STALL, 3),
+        ("pending_bit", OnPending.STALL, 5),
+        ("pending_bit", OnPending.REFUSE, 3),
+        ("drain_fence", OnPending.STALL, 5),
+        ("drain_fence", OnPending.REFUSE, 3),
+        ("grace_period", OnPending.STALL, 3),
+        ("squash", OnPending.STALL, 3),
+    ],
+)
+def test_nobody_is_stuck(arbiter: str, on_pending: OnPending, quiet: int):
+    """A port that wants something is offered something, and a command comes to its end."""
+    bounds = Bounds(TableConfig(**ONE, arbiter=arbiter, on_pending=on_pending))
+    found = {bound.length: bound.cycles for bound in bounds.solve()}
+    offered, commanded = bounds.progress(found["change"])
+    assert offered.cycles == quiet
+    assert commanded.cycles is not None
+    graph = table_graph(bounds.config, PATIENCE)
+    sooner = refute(graph, beyond("quiet", quiet - 1, 0), LAWFUL)
+    assert sooner.verdict is Verdict.REFUTED
 
 
 def test_who_never_completes_has_no_bound(tmp_path: Path):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Module, Value
-from amaranth.lib.wiring import Flow, In
+from amaranth.lib.wiring import Flow, In, Out
 
 from rtl.arbiter import policy
 from rtl.component import Component
@@ -22,11 +22,23 @@ class Alone(Component):
     -------
     clk : In(1)
     admit, deliver, change, slot, match, occupied, kill : the policy's
+    current : Out(config.slots)
+    awaited : Out(config.ports).array(config.sources)
+        What the policy says of how it checks its lookups, see
+        :meth:`rtl.arbiter.Arbiter.is_current` and :meth:`rtl.arbiter.Arbiter.awaits`.
     """
 
     def __init__(self, config: TableConfig):
         self.policy = policy(config.arbiter)(config)
-        super().__init__({"clk": In(1), **self.policy.signature.members})
+        self._config = config
+        super().__init__(
+            {
+                "clk": In(1),
+                **self.policy.signature.members,
+                "current": Out(config.slots),
+                "awaited": Out(config.ports).array(config.sources),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -40,4 +52,9 @@ class Alone(Component):
                 m.d.comb += Value.cast(value).eq(Value.cast(outer))
             else:
                 m.d.comb += Value.cast(outer).eq(Value.cast(value))
+        for slot in range(self._config.slots):
+            m.d.comb += self.current[slot].eq(inner.is_current(slot))
+        for source, awaited in enumerate(self.awaited):
+            for port in range(self._config.ports):
+                m.d.comb += awaited[port].eq(inner.awaits(source, port))
         return m

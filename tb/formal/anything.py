@@ -19,9 +19,23 @@ class Anything(Arbiter):
 
     choices = ()
 
+    def __init__(self, config: TableConfig):
+        super().__init__(config)
+        # Named as the pins of :class:`tb.formal.alone.Alone`.
+        self._current = Signal(config.slots, name="current")
+        self._awaited = [
+            Signal(config.ports, name=f"awaited__{source}") for source in range(config.sources)
+        ]
+
     @classmethod
     def guarantees(cls, config: TableConfig) -> frozenset[Guarantee]:
         return frozenset()
+
+    def is_current(self, slot: int) -> Value:
+        return self._current[slot]
+
+    def awaits(self, source: int, port: int) -> Value:
+        return self._awaited[source][port]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -30,6 +44,7 @@ class Anything(Arbiter):
             for _, member, value in self.signature.flatten(self)
             if len(Value.cast(value))
         ]
+        members += [(Flow.Out, said) for said in (self._current, *self._awaited)]
         seen = Cat(value for flow, value in members if flow is Flow.In)
         for number, (flow, value) in enumerate(members):
             if flow is Flow.Out:

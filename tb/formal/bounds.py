@@ -6,20 +6,18 @@ by that; how long it takes from there on doesn't depend on the policy. The bound
 sum of the three.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rtl.arbiter import policy
 from rtl.config import ReadStructure, RetireScope, TableConfig
-from rtl.layouts import command_layout, lookup_layout
 from rtl.monitor import Guarantee
-from sim.aiger import Pin
 from sim.prover import Model, Result, Verdict, prove, refute
-from tb.agents.packing import Packer
 from tb.formal.anything import any_policy
 from tb.formal.graphs import DEPTH, LAWFUL, engine_graph, table_graph
 from tb.formal.lengths import LONGEST, beyond
 from tb.formal.plan import ARBITER, COMMANDS, PIPELINES, TABLES, WORKER, modules
+from tb.formal.worlds import at_leisure, bits_of
 
 PATIENCE = 1
 """Cycles that a consumer and the DMA may take: the smallest that there is in scope ``dma``."""
@@ -30,6 +28,12 @@ AT_ONCE = 5
 
 SEARCH = 15
 """Seconds that the search for a change that takes as long as a bound may take."""
+
+QUIET = 3
+"""Cycles from when a lookup is offered to its first beat, or to the next one."""
+
+AROUND = 12
+"""Cycles that a command takes besides its change."""
 
 ENTRIES = "table.mpt"
 """A module that is taken out by itself."""
@@ -87,19 +91,24 @@ class Bounds:
             self._models[key] = whole.without(cut)
         return self._models[key]
 
-    def search(self, length: str, guess: int, holds: Callable[[int, int], Result]) -> Bound:
+    def search(
+        self, length: str, guess: int, graph: Model, never: Sequence[str], port: int | None = None
+    ) -> Bound:
         """A bound that can be proved, from a guess on; the least one, if what is less is proved or
         refuted at once."""
         tried: dict[int, Result] = {}
 
         def proved(cycles: int, limit: int) -> bool:
             if cycles not in tried:
-                tried[cycles] = holds(cycles, limit)
+                tried[cycles] = prove(graph, beyond(length, cycles, port), (), never, limit)
             return tried[cycles].verdict is Verdict.PROVED
 
         most = LONGEST[length]
         cycles, low, stride = min(guess, most), 0, 1
         while not (found := proved(cycles, self.limit)) and cycles < most:
+            if tried[cycles].verdict is Verdict.UNDECIDED:
+                # The next one takes longer.
+                break
             low, cycles, stride = cycles, min(most, cycles + stride), 2 * stride
         step = 1
         while self._least and found and low < cycles - 1:
@@ -114,16 +123,7 @@ class Bounds:
 
     def solve(self) -> Iterator[Bound]:
         """All of them, in the order in which they stand on each other."""
-        config, limit = self.config, self.limit
-
-        def search(
-            length: str, guess: int, graph: Model, never: Sequence[str], port: int | None = None
-        ) -> Bound:
-            def holds(cycles: int, limit: int) -> Result:
-                return prove(graph, beyond(length, cycles, port), (), never, limit)
-
-            return self.search(length, guess, holds)
-
+        config, limit, search = self.config, self.limit, self.search
         known: list[str] = []
         for lemma, free in (
             ("unpaged_write", (ARBITER, PIPELINES)),
@@ -179,39 +179,18 @@ class Bounds:
         proved = result.verdict is Verdict.PROVED
         yield Bound(output, change.cycles if proved else None, result.seconds)
 
+    def progress(self, change: int | None) -> Iterator[Bound]:
+        """How long a port that wants something is offered nothing; and how long a command takes,
+        given how long a change does. Where nothing lasts for ever, nothing is stuck."""
+        for port in range(self.config.ports):
+            yield self.search("quiet", QUIET, self.graph(), (), port)
+        if change is not None:
+            graph = self.graph(ARBITER, PIPELINES, TABLES)
+            yield self.search("command", change + AROUND, graph, [beyond("change", change)])
+
     def taking(self, cycles: int) -> Result:
         """Looks for a change that takes that many cycles, and so more than one less."""
         graph = table_graph(self.config, PATIENCE)
         graph = graph.fixed({**at_leisure(self.config), **bits_of("deadline", 8, cycles - 1)})
         output = str(Guarantee.BOUNDED_INVALIDATION)
         return refute(graph, output, LAWFUL, ("unsound",), min(self.limit, SEARCH), DEPTH)
-
-
-def bits_of(name: str, width: int, value: int, free: int = 0) -> dict[Pin, int]:
-    """A value for each bit of an input that isn't free."""
-    return {(name, bit): value >> bit & 1 for bit in range(width) if not free >> bit & 1}
-
-
-def at_leisure(config: TableConfig) -> dict[Pin, int]:
-    """Inputs of a world in which changes take long, whoever finds it: one entry, that of a region
-    with all the translations, lookups of two of them, and everybody takes the time that it may."""
-    page = 1 << config.page_shift_min
-    given: dict[Pin, int] = {}
-    for port in range(config.ports):
-        prefix, layout = f"port__{port}__", lookup_layout(config)
-        packer, width = Packer(layout), layout.size
-        word = packer.pack({"address": page - 1, "length": 2})
-        given |= bits_of(f"{prefix}lookup", width, word, packer.mask("tag", "rights"))
-        given |= {(f"{prefix}{name}", 0): 0 for name in ("accepts", "issues", "ends")}
-    for source in range(config.sources):
-        prefix, layout = f"source__{source}__", command_layout(config)
-        packer, width = Packer(layout), layout.size
-        pages = config.translations
-        shift = config.page_shift_min
-        word = packer.pack({"length": pages * page, "translations": pages, "page_shift": shift})
-        free = packer.mask(
-            "opcode", "kind", "rights", "first_translation", "translations", "length"
-        )
-        given |= bits_of(f"{prefix}command", width, word, free)
-        given[f"{prefix}hears", 0] = 0
-    return given

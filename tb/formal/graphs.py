@@ -7,7 +7,7 @@ from tb.formal.alone import Alone
 from tb.formal.anything import any_policy
 from tb.formal.engine import EngineHarness
 from tb.formal.harness import Harness
-from tb.formal.plan import ARBITER, RULES, modules, says_how_it_checks
+from tb.formal.plan import ARBITER, RULES, modules
 from tb.formal.small import harness_of
 
 LAWFUL = tuple(RULES)
@@ -25,14 +25,10 @@ def design(config: TableConfig, patience: int | None = None) -> Design:
 def table_graph(config: TableConfig, patience: int | None = None) -> Model:
     """The harness around a table, whose policy is put where one was that may do anything.
 
-    So policies share the graph of the rest. Only one that says how it checks its lookups has a
-    graph of its own: then the harness has something of it, too.
+    So policies share the graph of the rest.
     """
     parts = [module for made_of in modules(config).values() for module in made_of]
     (arbiter,) = modules(config)[ARBITER]
-    if says_how_it_checks(config):
-        # Of a policy of which nothing is left but constants, there is no module.
-        return model(design(config, patience), [part for part in parts if part != arbiter])
     shared = model(design(any_policy(config), patience), parts, arbiter)
     if config == any_policy(config):
         return shared

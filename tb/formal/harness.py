@@ -71,6 +71,8 @@ class Harness(Component):
         What is proved low by :class:`tb.formal.engine.EngineHarness`, for every policy.
     misread, misled, exposed : Out(1)
         See :class:`tb.formal.readers.Readers`.
+    lingering : Out(1)
+        A lookup that has been let go still has its slot.
     astray, misplaced, misdated, unsound : Out(1)
         See :class:`rtl.monitor.Monitor`.
     slow : Out(1)
@@ -108,6 +110,7 @@ class Harness(Component):
                 "misread": Out(1),
                 "misled": Out(1),
                 "exposed": Out(1),
+                "lingering": Out(1),
                 "astray": Out(1),
                 "misplaced": Out(1),
                 "misdated": Out(1),
@@ -186,6 +189,7 @@ class Harness(Component):
             self.misread.eq(readers.misread),
             self.misled.eq(readers.misled),
             self.exposed.eq(readers.exposed),
+            self.lingering.eq((readers.gone & table.occupied).any()),
         ]
 
         for name, wrong in checking(table, readers.gone, shadow.replaced).items():

@@ -9,6 +9,7 @@ from typing import Any
 from rtl.arbiter import policy
 from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
 from rtl.monitor import Guarantee
+from sim.aiger import Pin
 from sim.prover import Model, Result, Verdict, induct, prove, refute
 from tb.formal.anything import any_policy
 from tb.formal.bounds import Bounds
@@ -16,16 +17,15 @@ from tb.formal.graphs import DEPTH, LAWFUL, engine_graph, table_graph
 from tb.formal.harness import SMALL
 from tb.formal.plan import (
     ARBITER,
-    CHECKING,
     ENGINE,
     GUARANTEES,
-    LEMMAS,
     OF_BOTH,
-    READERS,
     Step,
-    checks,
+    lemmas,
     modules,
+    readers,
 )
+from tb.formal.worlds import one_entry
 from tb.variants import name_of, policies
 
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -44,8 +44,19 @@ REDUCED: tuple[dict[str, int], ...] = (
 """Where a violation is looked for, in this order: a small table has a short search."""
 
 GLANCE = 20
-"""Seconds that the search for a violation of something declared may take in one table."""
+"""Seconds that a search may take which most likely is in vain: for a violation of something
+declared, in one table, or for a shorter one where the search is long."""
 
+SHORTER = 60
+"""Seconds that the search for a shorter violation may take where it is not so long."""
+
+OF_ONE_ENTRY = (
+    Guarantee.UNTORN,
+    Guarantee.FRESH_ADMIT,
+    Guarantee.FRESH_ANSWER,
+    Guarantee.FRESH_DMA,
+)
+"""Guarantees that say nothing of other entries."""
 
 CHOICES = ("span", "on_pending", "on_wrap")
 """What policies listen to, but for numbers."""
@@ -104,6 +115,8 @@ class Cell:
         Of a bound: so many cycles are enough.
     least : int
         Of a bound: so many cycles are enough in the smallest table, whose ``sizes`` these are.
+    shortest : bool
+        There is no shorter counterexample in that table.
     """
 
     name: str
@@ -115,6 +128,7 @@ class Cell:
     trace: tuple[Any, ...] = ()
     within: int = 0
     least: int = 0
+    shortest: bool = True
 
     @property
     def right(self) -> bool:
@@ -196,7 +210,7 @@ def solve(
     """
     declared = policy(config.arbiter).guarantees(config)
     table = Subject(config, table_graph, modules(config), limit)
-    for step in (*LEMMAS, *(CHECKING if checks(config) else ())):
+    for step in lemmas(config):
         yield table.lemma(step)
     if Guarantee.UNTORN in declared and part in Guarantee.UNTORN:
         # Whatever the policy, the engine is the same, and so is the proof.
@@ -204,21 +218,22 @@ def solve(
         for step in ENGINE:
             yield engine.lemma(step, "engine.")
         table.proved += [name for name in OF_BOTH if name in engine.proved]
-        for step in READERS:
+        for step in readers(config):
             yield table.lemma(step)
     for guarantee, step in GUARANTEES.items():
         if part not in guarantee:
             continue
+        found = Found(Result(Verdict.UNDECIDED, 0.0))
         if guarantee in declared:
             result = table.prove(step)
-            sizes: dict[str, int] = {}
             if result.verdict is not Verdict.PROVED:
                 # The engine that proves rarely finds a violation, and then not the shortest.
                 tried = result.seconds
-                result, sizes = search(config, guarantee, min(limit, GLANCE))
-                result = dataclasses.replace(result, seconds=tried + result.seconds)
+                found = search(config, guarantee, min(limit, GLANCE))
+                result = dataclasses.replace(found.result, seconds=tried + found.result.seconds)
         else:
-            result, sizes = search(config, guarantee, limit)
+            found = search(config, guarantee, limit)
+            result = found.result
             if result.verdict is Verdict.UNDECIDED:
                 result = table.prove(step)
         yield Cell(
@@ -227,8 +242,9 @@ def solve(
             result.verdict,
             result.seconds,
             result.cycles,
-            sizes,
+            found.sizes,
             result.trace,
+            shortest=found.shortest,
         )
     bound = Guarantee.BOUNDED_INVALIDATION
     if bounds and bound in declared and part in bound:
@@ -260,8 +276,26 @@ def bounded(config: TableConfig, limit: int) -> Cell:
     )
 
 
-def search(config: TableConfig, output: str, limit: int) -> tuple[Result, dict[str, int]]:
-    """Looks for the shortest violation in the smallest table that has one, and names its sizes."""
+@dataclass(frozen=True)
+class Found:
+    """What a search came to.
+
+    Parameters
+    ----------
+    result : Result
+    sizes : dict
+        The table that shows the violation.
+    shortest : bool
+        There is no shorter one in that table.
+    """
+
+    result: Result
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    shortest: bool = True
+
+
+def search(config: TableConfig, output: str, limit: int) -> Found:
+    """Looks for the shortest violation in the smallest table that has one."""
     seconds = 0.0
     for sizes in REDUCED:
         smaller = dataclasses.replace(config, **sizes)
@@ -269,11 +303,38 @@ def search(config: TableConfig, output: str, limit: int) -> tuple[Result, dict[s
         if output in declared(smaller) and output not in declared(config):
             # With one source there may be nothing to be seen.
             continue
-        result = refute(table_graph(smaller), output, LAWFUL, ("unsound",), limit, DEPTH)
+        found = shortest(smaller, output, limit)
+        seconds += found.result.seconds
+        if found.result.verdict is Verdict.REFUTED:
+            result = dataclasses.replace(found.result, seconds=seconds)
+            return dataclasses.replace(found, result=result, sizes=sizes)
+    return Found(Result(Verdict.UNDECIDED, seconds))
+
+
+def shortest(config: TableConfig, output: str, limit: int) -> Found:
+    """Looks for the shortest violation in one table.
+
+    Of what has to do with one entry, in small worlds first: whatever is found there, in a larger
+    one something shorter is looked for.
+    """
+    worlds: list[tuple[dict[Pin, int], int]] = [({}, SHORTER)]
+    if output in OF_ONE_ENTRY:
+        wider = one_entry(config, "address", "length")
+        worlds = [(one_entry(config), limit), (wider, GLANCE), *worlds]
+    best, seconds, depth = Result(Verdict.UNDECIDED, 0.0), 0.0, DEPTH
+    for world, for_less in worlds:
+        graph = table_graph(config).fixed(world)
+        most = limit if best.verdict is Verdict.UNDECIDED else min(limit, for_less)
+        result = refute(graph, output, LAWFUL, ("unsound",), most, depth)
         seconds += result.seconds
         if result.verdict is Verdict.REFUTED:
-            return dataclasses.replace(result, seconds=seconds), sizes
-    return Result(Verdict.UNDECIDED, seconds), {}
+            best, depth = result, result.cycles - 1
+        elif result.verdict is Verdict.UNDECIDED and result.searched < depth:
+            # In a larger one it would take longer.
+            break
+    else:
+        return Found(dataclasses.replace(best, seconds=seconds))
+    return Found(dataclasses.replace(best, seconds=seconds), shortest=False)
 
 
 def mismatches(cells: Sequence[Cell]) -> list[Cell]:

@@ -58,9 +58,11 @@ LEMMAS = (
     Step("misdated", never=("astray", "misplaced"), of_any=True),
     Step("unsound", never=("astray", "misplaced", "misdated"), of_any=True),
     Step("stray", never=("unsound",), parts=(TABLES,), of_any=True),
-    Step("outlived", parts=(TABLES,)),
 )
-"""What the guarantees stand on."""
+"""What the guarantees stand on, whatever the policy."""
+
+OUTLIVED = Step("outlived", parts=(TABLES,))
+"""A policy that checks its lookups lets those of the old entry go on: there it isn't so."""
 
 ENGINE = (
     Step("misread"),
@@ -103,14 +105,19 @@ READERS = (
         of_any=True,
         inductive=True,
     ),
-    Step("exposed", never=CHECKED),
 )
-"""On the way to ``untorn``, after :data:`LEMMAS` and :data:`ENGINE`.
+"""On the way to ``untorn``, after :data:`LEMMAS` and :data:`ENGINE`, whatever the policy.
 
-A policy comes in once, with ``exposed``: no lookup is answered from an entry whose change has been
-granted its completion. All else holds for every policy. Of the hosts' commands, the :data:`RULES`
-are assumed: ``disagree`` and ``disturbed`` hold only under them.
+Of the hosts' commands, the :data:`RULES` are assumed: ``disagree`` and ``disturbed`` hold only
+under them.
 """
+
+LINGERING = Step("lingering", parts=(TABLES,))
+"""A policy that waits for the lookups of an entry has no other reason for what follows."""
+
+EXPOSED = Step("exposed", never=("lingering", *CHECKED), parts=(TABLES,))
+"""Where a policy comes in: no lookup is answered from an entry whose change has been granted its
+completion."""
 
 GUARANTEES = {
     Guarantee.UNTORN: Step("untorn", never=("unsound", "misread", "misled", "exposed")),
@@ -133,10 +140,26 @@ def says_how_it_checks(config: TableConfig) -> bool:
     return cls.is_current is not Arbiter.is_current or cls.awaits is not Arbiter.awaits
 
 
+def is_fresh(config: TableConfig) -> bool:
+    """The policy says that no lookup is answered what is over."""
+    return Guarantee.FRESH_ANSWER in policy(config.arbiter).guarantees(config)
+
+
 def checks(config: TableConfig) -> bool:
     """The policy says how it checks its lookups, and that this is enough."""
-    given = policy(config.arbiter).guarantees(config)
-    return says_how_it_checks(config) and Guarantee.FRESH_ANSWER in given
+    return says_how_it_checks(config) and is_fresh(config)
+
+
+def lemmas(config: TableConfig) -> tuple[Step, ...]:
+    """What the guarantees stand on, under the policy of a configuration."""
+    if not is_fresh(config):
+        return LEMMAS
+    return (*LEMMAS, *(CHECKING if says_how_it_checks(config) else (OUTLIVED,)))
+
+
+def readers(config: TableConfig) -> tuple[Step, ...]:
+    """On the way to ``untorn``, under the policy of a configuration."""
+    return (*READERS, *(() if checks(config) else (LINGERING,)), EXPOSED)
 
 
 def modules(config: TableConfig) -> dict[str, tuple[str, ...]]:
