@@ -142,8 +142,12 @@ def _write_aiger(design: Design, parts: Sequence[str], socket: str, path: Path) 
         ]
         names += "".join(f"port {n} {bit} {name}\n" for n, (name, bit) in enumerate(ports))
         if socket:
-            seen = _ports(text, f"{design.name}.{socket}", "input")
+            module = f"{design.name}.{socket}"
+            seen = _ports(text, module, "input")
             names += "".join(f"seen {n} 0 {socket}.{name}\n" for n, (name, _) in enumerate(seen))
+            names += "".join(
+                f"same {bit} {of} {name} {other}\n" for name, bit, other, of in _same(text, module)
+            )
         Path(folder, "out.map").write_text(names)
         # The graph comes last: where it is, the names are, too.
         for made, final in (("out.map", path.with_suffix(".map")), ("out.aig", path)):
@@ -152,10 +156,27 @@ def _write_aiger(design: Design, parts: Sequence[str], socket: str, path: Path) 
             partial.rename(final)
 
 
+def _module(rtlil_text: str, module: str) -> str:
+    text = rtlil_text[rtlil_text.index(f"\nmodule \\{module}\n") :]
+    return text[: text.index("\nend\n")]
+
+
+def _same(rtlil_text: str, module: str) -> list[tuple[str, int, str, int]]:
+    """What is only another name in a module, bit by bit: name, bit, and those of the other one.
+
+    Of inputs that are the same outside, Amaranth makes one.
+    """
+    pattern = r"^ *connect \\(\S+) \\(\S+) \[(?:(\d+):)?(\d+)\]$"
+    return [
+        (name, bit - int(low), other, bit)
+        for name, other, high, low in re.findall(pattern, _module(rtlil_text, module), re.MULTILINE)
+        for bit in range(int(low), int(high or low) + 1)
+    ]
+
+
 def _ports(rtlil_text: str, module: str, way: str) -> list[tuple[str, int]]:
     """Names and widths of the inputs or outputs of a module, in the order of its ports."""
-    text = rtlil_text[rtlil_text.index(f"\nmodule \\{module}\n") :]
-    text = text[: text.index("\nend\n")]
+    text = _module(rtlil_text, module)
     found = re.findall(rf"^  wire width (\d+) {way} (\d+)  ?\\(\S+)$", text, re.MULTILINE)
     found.sort(key=lambda port: int(port[1]))
     return [(name, int(width)) for width, _, name in found]
@@ -164,10 +185,13 @@ def _ports(rtlil_text: str, module: str, way: str) -> list[tuple[str, int]]:
 def _named(path: Path, names: str, parts: Sequence[str]) -> Model:
     graph = Graph.read(path)
     pins: dict[str, dict[int, Pin]] = {kind: {} for kind in ("input", "output", "port", "seen")}
+    same: dict[Pin, Pin] = {}
     for line in names.splitlines():
-        kind, place, bit, name = line.split()[:4]
+        kind, place, bit, name, *other = line.split()
         if kind in pins:
             pins[kind][int(place)] = name, int(bit)
+        elif kind == "same":
+            same[name, int(place)] = other[0], int(bit)
     inputs = tuple(pins["input"].get(place) for place in range(graph.inputs))
     outputs = {pin: graph.outputs[place] for place, pin in pins["port"].items()}
     # What is shown of the parts comes after the outputs of the top module.
@@ -185,6 +209,8 @@ def _named(path: Path, names: str, parts: Sequence[str]) -> Model:
         }
         drives[part] = {pin: literal for pin, (literal, seen) in own.items() if not seen}
         sees[part] = {pin: literal for pin, (literal, seen) in own.items() if seen}
+        if sees[part]:
+            sees[part] |= {pin: sees[part][one] for pin, one in same.items() if one in sees[part]}
     return Model(graph, inputs, outputs, drives, sees)
 
 
@@ -243,6 +269,8 @@ def prove(
 
 # Not `pdr -n` or `-c`, which fail an assertion of their own here and there.
 _ENGINES = (
+    # What is reduced isn't always easier, and this one takes either seconds or forever.
+    ("pdr -s -f -T {}", 0.1),
     ("scorr; dc2; pdr -s -f -T {}", 0.5),
     # What has no state left after the reduction is nothing that `pdr` says anything about.
     ("scorr; dc2; iprove", 0.2),
