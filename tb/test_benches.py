@@ -4,6 +4,8 @@ The breadth is Icarus's, which builds in a second. A subset that has every singl
 Verilator too; ``test_traffic.py`` shows that the two agree cycle by cycle.
 """
 
+from collections.abc import Iterator
+
 import pytest
 
 from rtl.config import (
@@ -63,13 +65,22 @@ def test_translations_first(config: TableConfig):
     )
 
 
+def _spanning() -> Iterator[TableConfig]:
+    """Each policy with its first choices in one scope, and with its last ones in the other."""
+    for place, scope, structure in (
+        (0, RetireScope.DMA, ReadStructure.REPLICATED),
+        (-1, RetireScope.LOOKUP, ReadStructure.SERIALIZED),
+    ):
+        choices: dict[str, list[TableConfig]] = {}
+        for config in variants(
+            scope=scope, read_structure=structure, step_order=StepOrder.ENTRY_FIRST
+        ):
+            choices.setdefault(config.arbiter, []).append(config)
+        yield from (configs[place] for configs in choices.values())
+
+
 SPANNING = [
-    *variants(
-        scope=RetireScope.DMA,
-        read_structure=ReadStructure.REPLICATED,
-        step_order=StepOrder.ENTRY_FIRST,
-        on_pending=OnPending.STALL,
-    ),
+    *_spanning(),
     *variants(
         arbiter="pending_bit",
         scope=RetireScope.LOOKUP,
