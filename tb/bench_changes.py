@@ -45,7 +45,7 @@ async def r12_two_invalidations(dut: Any) -> None:
     changes = {0: buffer.deregister, 1: buffer.local_invalidate, 2: buffer.remote_invalidate}
     overtaken = 0
     for (first, second), distance in itertools.product(
-        itertools.permutations(changes, 2), range(9)
+        itertools.permutations(changes, 2), range(8)
     ):
         await env.command(0, buffer.register())
         for port in env.ports:
@@ -255,7 +255,8 @@ async def r21_register_while_an_invalidate_waits(dut: Any) -> None:
         assert query.completion is not None
         assert query.completion.entry.state is EntryState.VALID, f"{command} counted"
         await env.quiet()
-        assert {lookup.status for lookup in lookups} == {LookupStatus.OK}
+        # A fence for all entries may turn some away while the bind waits.
+        assert {lookup.status for lookup in lookups} <= {LookupStatus.OK, LookupStatus.RETRY}
     await env.finish()
 
 

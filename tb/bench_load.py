@@ -33,7 +33,7 @@ async def rebind_at_every_offset(dut: Any) -> None:
         lookups = [bound.lookup(100, 3 * PAGE - 200)] * len(env.ports)
         meeting = await collide(env, offset, lookups, [(1, moved)])
         met += meeting.met
-    assert met > 5, met
+    assert met > 3, met
     await env.finish()
 
 
