@@ -122,29 +122,6 @@ async def every_status(dut: Any) -> None:
 
 
 @cocotb.test()
-async def end_of_the_address_space(dut: Any) -> None:
-    """A range may end at 2**64 and must not wrap; an entry may be 2**64 long."""
-    env = Environment(dut)
-    await env.start()
-    config = env.config
-    top = replace(shared_buffer(config), base=2**64 - 8 * PAGE)
-    await env.command(0, top.register())
-    last = 0xFFFF_FFFF_FFFF_FC00
-    for length in (0x3FF, 0x400, 0x401):
-        request = await env.look_up(0, replace(top.lookup(0, length), address=last))
-        ok = request.status is LookupStatus.OK
-        assert ok == (length <= 0x400), length
-
-    everything = replace(_at(top, 7), base=0, first_translation=16)
-    command = replace(everything.register(), length=2**64, page_shift=31, translations=0)
-    completion = await env.command(0, command)
-    assert completion.completion is not None
-    # More pages than the table has translations.
-    assert completion.completion.status.name == "OUT_OF_BOUNDS"
-    assert not await env.finish()
-
-
-@cocotb.test()
 async def random_lookups(dut: Any) -> None:
     """Lookups of all kinds around the edges of entries of all kinds."""
     env = Environment(dut)

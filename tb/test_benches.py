@@ -1,8 +1,11 @@
-"""All benches on all policies, scopes, read structures and step orders.
+"""All benches on all policies, scopes, read structures and step orders; but for the rows of
+``docs/races.md``, which have a test of their own, ``test_races.py``.
 
 The breadth is Icarus's, which builds in a second. A subset that has every single choice runs on
 Verilator too; ``test_traffic.py`` shows that the two agree cycle by cycle.
 """
+
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,11 +21,12 @@ from rtl.config import (
 from sim.run import run
 from sim.simulators import Simulator
 from tb.needs import needs_icarus
+from tb.races import BENCHES as ROW_BENCHES
 from tb.variants import SIZE, name_of, variants
 
 ALL = [
     "tb.bench_readers",
-    "tb.bench_races",
+    "tb.bench_load",
     "tb.bench_random",
     "tb.bench_timing",
     "tb.bench_turns",
@@ -58,18 +62,31 @@ def test_translations_first(config: TableConfig):
         config,
         Simulator.ICARUS,
         ["tb.bench_races", "tb.bench_random"],
-        tests=["deregister_at_every_offset", "anything"],
+        tests=[
+            "r16_new_owner_meets_a_parked_lookup",
+            "r25_teardown_meets_dma",
+            "anything",
+        ],
         seed=2,
     )
 
 
+def _spanning() -> Iterator[TableConfig]:
+    """Each policy with its first choices in one scope, and with its last ones in the other."""
+    for place, scope, structure in (
+        (0, RetireScope.DMA, ReadStructure.REPLICATED),
+        (-1, RetireScope.LOOKUP, ReadStructure.SERIALIZED),
+    ):
+        choices: dict[str, list[TableConfig]] = {}
+        for config in variants(
+            scope=scope, read_structure=structure, step_order=StepOrder.ENTRY_FIRST
+        ):
+            choices.setdefault(config.arbiter, []).append(config)
+        yield from (configs[place] for configs in choices.values())
+
+
 SPANNING = [
-    *variants(
-        scope=RetireScope.DMA,
-        read_structure=ReadStructure.REPLICATED,
-        step_order=StepOrder.ENTRY_FIRST,
-        on_pending=OnPending.STALL,
-    ),
+    *_spanning(),
     *variants(
         arbiter="pending_bit",
         scope=RetireScope.LOOKUP,
@@ -101,7 +118,7 @@ def test_other_sizes(sizes: dict[str, int]):
     """Sizes at the edges of what is allowed, with other policies behind them."""
     base = variants(arbiter="pending_bit", scope=RetireScope.DMA)[0]
     config = TableConfig(**{**_fields(base), **sizes})
-    run(config, Simulator.ICARUS, ALL, seed=4)
+    run(config, Simulator.ICARUS, [*ALL, *ROW_BENCHES], seed=4)
 
 
 RULES = [
@@ -118,6 +135,8 @@ RULES = [
 def test_rules(config: TableConfig, simulator: Simulator):
     """The rules that no policy matters to, as they can be chosen; anything goes with them."""
     run(config, simulator, ["tb.bench_rules", "tb.bench_random"], seed=5)
+    both_ways = ["r12_two_invalidations", "r13_invalidate_meets_a_registration"]
+    run(config, simulator, "tb.bench_changes", tests=both_ways, seed=5)
 
 
 def _fields(config: TableConfig) -> dict[str, object]:

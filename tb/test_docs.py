@@ -42,13 +42,22 @@ from sim.parameters import COMMANDS, RUN_PARAMETERS, TABLE_PARAMETERS, parse
 from sim.simulators import Simulator
 from sim.verilog import ports
 from tb.agents.generators import GENERATORS
+from tb.races import ROWS
 from tb.test_faults import FAULTS
 from tb.variants import name_of, variants
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-INTERFACES, RUNNING, TIMING, VERIFICATION, ARCHITECTURE, SEMANTICS = (
+INTERFACES, RUNNING, TIMING, VERIFICATION, ARCHITECTURE, SEMANTICS, RACES = (
     ROOT / "docs" / f"{name}.md"
-    for name in ("interfaces", "running", "timing", "verification", "architecture", "semantics")
+    for name in (
+        "interfaces",
+        "running",
+        "timing",
+        "verification",
+        "architecture",
+        "semantics",
+        "races",
+    )
 )
 CONFIG = TableConfig()
 
@@ -341,6 +350,23 @@ def test_every_guarantee_is_explained():
 def test_every_seeded_fault_is_listed():
     listed = {row[0]: row[1].strip("`") for row in rows(sections(VERIFICATION)["Seeded faults"])}
     assert listed == {name: f"bench_{f.bench}.{f.test}" for name, f in FAULTS.items()}
+
+
+def test_every_race_is_listed():
+    """The page has the rows that the tests go through, word by word."""
+    listed = rows(sections(RACES)["Races"])
+    assert listed == [
+        [
+            row.id,
+            row.seen_in,
+            row.sequence,
+            row.holds,
+            f"`{row.name}`",
+            ", ".join(f"`{fault.patch}`" for fault in row.faults),
+            row.result,
+        ]
+        for row in ROWS
+    ]
 
 
 @by_name

@@ -398,6 +398,8 @@ class TestUsed:
             "test_everything",
             "test_translations_first",
             "test_everything_on_verilator",
+            "test_every_row",
+            "test_every_row_on_verilator",
             "test_it_is_as_declared",
             "test_policies_declare_what_the_design_says",
             "test_numbers_agree",

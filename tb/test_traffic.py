@@ -19,7 +19,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from scapy.utils import wrpcap
 
-from rtl.config import OnPending, ReadStructure, RetireScope, StepOrder, TableConfig
+from rtl.config import OnPending, ReadStructure, RetireScope, TableConfig
 from rtl.monitor import Guarantee
 from sim import build as build_module
 from sim import cli, job, netlist, simulators
@@ -33,7 +33,7 @@ from tb.agents.scenes import PAGE
 from tb.bench_traffic import captured_flows
 from tb.needs import REAL_CAPTURE, needs_icarus, needs_real_capture
 from tb.test_benches import SPANNING
-from tb.variants import SIZE, name_of, name_of_policy, policies, variants
+from tb.variants import SIZE, name_of, name_of_policy, policies
 
 FASTEST = simulators.available()[-1]
 SMALL = Path(__file__).parent / "data" / "roce_small.pcap"
@@ -223,21 +223,9 @@ class TestRepetition:
         assert play().digest == first.digest
 
 
-AGREEING = [
-    *SPANNING,
-    *variants(
-        arbiter="drain_fence",
-        scope=RetireScope.DMA,
-        read_structure=ReadStructure.REPLICATED,
-        step_order=StepOrder.ENTRY_FIRST,
-        on_pending=OnPending.REFUSE,
-    ),
-]
-
-
 @needs_icarus
 @pytest.mark.conformance
-@pytest.mark.parametrize("config", AGREEING, ids=name_of)
+@pytest.mark.parametrize("config", SPANNING, ids=name_of)
 def test_simulators_agree(play: Play, config: TableConfig):
     """Cycle by cycle, under back-pressure, with changes of all kinds."""
     typed = {**typed_for(config), "BACKPRESSURE": "bursts", "LOOKUPS": 500, "INVALIDATIONS": 40}

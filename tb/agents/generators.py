@@ -26,6 +26,19 @@ def bursts(rng: random.Random, longest_on: int = 12, longest_off: int = 12) -> W
         yield from itertools.repeat(False, rng.randint(1, longest_off))
 
 
+class Gate:
+    """In no cycle until ``is_open`` is set, and in each from then on."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+    def __iter__(self) -> Willing:
+        return self
+
+    def __next__(self) -> bool:
+        return self.is_open
+
+
 GENERATORS: dict[str, Callable[[random.Random], Willing]] = {
     "always": lambda rng: always(),
     "half": lambda rng: sometimes(rng, 0.5),
