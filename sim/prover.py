@@ -253,12 +253,17 @@ def prove(
     """
     if source.output(bad) == 0:
         return Result(Verdict.PROVED, 0.0)
+    question = _Question.of(source, bad, always, never)
+    for engine in dict.fromkeys(engine for engine, _ in _ENGINES):
+        # Whoever has found out is believed, whoever would be asked first.
+        if (known := question.known(engine)) is not None:
+            return known
     seconds = 0.0
     result = Result(Verdict.UNDECIDED, 0.0)
     for engine, share in _ENGINES:
         part = max(1, int(limit * share))
         try:
-            result = _run(source, bad, always, never, engine.format(part), part)
+            result = question.ask(engine.format(part), part)
         except _NothingLeft:
             continue
         seconds += result.seconds
@@ -268,15 +273,17 @@ def prove(
 
 
 # Not `pdr -n` or `-c`, which fail an assertion of their own here and there.
+_WHOLE, _REDUCED = "pdr -s -f -T {}", "scorr; dc2; pdr -s -f -T {}"
 _ENGINES = (
-    # What is reduced isn't always easier, and this one takes either seconds or forever.
-    ("pdr -s -f -T {}", 0.1),
-    ("scorr; dc2; pdr -s -f -T {}", 0.5),
+    (_WHOLE, 0.03),
+    (_REDUCED, 0.15),
+    (_WHOLE, 0.3),
+    (_REDUCED, 0.5),
     # What has no state left after the reduction is nothing that `pdr` says anything about.
     ("scorr; dc2; iprove", 0.2),
-    ("pdr -s -f -T {}", 0.5),
 )
-"""What :func:`prove` tries, and for which part of its limit."""
+"""What :func:`prove` tries, and for which part of its limit. What is reduced isn't always easier:
+each of the two takes seconds here and there where the other one takes forever."""
 
 
 def induct(
@@ -293,10 +300,11 @@ def induct(
     """
     if source.output(bad) == 0:
         return Result(Verdict.PROVED, 0.0)
-    base = _run(source, bad, always, never, f"bmc3 -F {_AFTER} -T {limit}", limit, _AFTER)
+    question = _Question.of(source, bad, always, never)
+    base = question.ask(f"bmc3 -F {_AFTER} -T {limit}", limit, _AFTER)
     if base.verdict is Verdict.REFUTED or base.searched < _AFTER:
         return base
-    step = _run(source, bad, always, never, f"ind -F {_AFTER} -T {limit}", limit)
+    step = question.ask(f"ind -F {_AFTER} -T {limit}", limit)
     return Result(step.verdict, base.seconds + step.seconds)
 
 
@@ -315,11 +323,11 @@ def refute(
     """
     if source.output(bad) == 0:
         return Result(Verdict.PROVED, 0.0)
-    search = f"bmc3 -F {depth} -T {limit}"
+    question, search = _Question.of(source, bad, always, never), f"bmc3 -F {depth} -T {limit}"
     try:
-        return _run(source, bad, always, never, f"scorr; dc2; {search}", limit, depth)
+        return question.ask(f"scorr; dc2; {search}", limit, depth)
     except _NothingLeft:
-        return _run(source, bad, always, never, search, limit, depth)
+        return question.ask(search, limit, depth)
 
 
 def equivalent(one: Model, other: Model, limit: int = 60) -> bool:
@@ -362,31 +370,61 @@ class _Said:
     searched: int = 0
 
 
-def _run(
-    source: Model,
-    bad: str,
-    always: Sequence[str],
-    never: Sequence[str],
-    engine: str,
-    limit: int,
-    frames: int = 0,
-) -> Result:
-    """Runs ABC; what takes more than ``frames`` cycles isn't looked for, if there are any."""
-    graph, left = select(source, [bad], always, never)
-    # Whatever the design: the same graph has the same proof, however long it may take.
-    lasting = re.sub(r" -T \d+", "", engine)
-    key = hashlib.sha256(graph + lasting.encode()).hexdigest()[:20]
-    known = CACHE / "proof" / f"{key}.json"
-    # What several are after is looked for once.
-    with locked(known):
-        if known.exists():
-            said = _Said(**json.loads(known.read_text()))
-        else:
-            said = _solve(graph, bool(always or never), engine, limit)
+@dataclass(frozen=True)
+class _Question:
+    """Whether one output of a model may be high: what ABC needs to know of it.
+
+    Parameters
+    ----------
+    source : Model
+    graph : bytes
+        What the answer depends on, in AIGER.
+    left : tuple of int
+        Which of the inputs those of the graph are.
+    constrained : bool
+        Something is assumed.
+    """
+
+    source: Model
+    graph: bytes
+    left: tuple[int, ...]
+    constrained: bool
+
+    @classmethod
+    def of(
+        cls, source: Model, bad: str, always: Sequence[str], never: Sequence[str]
+    ) -> "_Question":
+        """Parameters as those of :func:`prove`."""
+        graph, left = select(source, [bad], always, never)
+        return cls(source, graph, left, bool(always or never))
+
+    def _place(self, engine: str) -> Path:
+        # Whatever the design: the same graph has the same proof, however long it may take.
+        lasting = re.sub(r" -T \S+", "", engine)
+        key = hashlib.sha256(self.graph + lasting.encode()).hexdigest()[:20]
+        return CACHE / "proof" / f"{key}.json"
+
+    def known(self, engine: str) -> Result | None:
+        """What an engine has found out before, if it has."""
+        place = self._place(engine)
+        return self._result(_Said(**json.loads(place.read_text()))) if place.exists() else None
+
+    def ask(self, engine: str, limit: int, frames: int = 0) -> Result:
+        """Runs ABC; what takes more than ``frames`` cycles isn't looked for, if there are any."""
+        place = self._place(engine)
+        # What several are after is looked for once.
+        with locked(place):
+            known = self.known(engine)
+            if known is not None:
+                return known
+            said = _solve(self.graph, self.constrained, engine, limit)
             if said.verdict is not Verdict.UNDECIDED or (frames and said.searched >= frames):
-                replace(known, json.dumps(dataclasses.asdict(said)))
-    trace = _renamed(said.values, source, left)
-    return Result(Verdict(said.verdict), said.seconds, trace, said.searched)
+                replace(place, json.dumps(dataclasses.asdict(said)))
+        return self._result(said)
+
+    def _result(self, said: _Said) -> Result:
+        trace = _renamed(said.values, self.source, self.left)
+        return Result(Verdict(said.verdict), said.seconds, trace, said.searched)
 
 
 def _solve(graph: bytes, constrained: bool, engine: str, limit: int) -> _Said:
