@@ -3,14 +3,16 @@
 import json
 
 import pytest
+from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
 
 from rtl.arbiter import POLICIES, policy
+from rtl.commands import CommandEngine
 from rtl.config import TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import ROOT, Design, source_hash
 from sim.prove import PAGE, RECORD, with_table
 from sim.prover import Verdict, equivalent, model, prove
-from tb.formal.graphs import design, table_graph
+from tb.formal.graphs import design, engine_config, table_graph
 from tb.formal.harness import SMALL
 from tb.formal.matrix import configurations, name_of, solve
 from tb.formal.plan import GUARANTEES
@@ -45,6 +47,16 @@ def test_another_policy_is_not_the_same():
         for name in ("grace_period", "apply_now")
     )
     assert not equivalent(table_graph(config), model(design(other)))
+
+
+@pytest.mark.parametrize("config", [*configurations()[::7], configurations()[-1]], ids=name_of)
+def test_the_engine_is_the_same(config: TableConfig):
+    """Whoever reads the tables, and whatever the policy: so its proofs are about every table's."""
+
+    def text(config: TableConfig) -> str:
+        return rtlil.convert(CommandEngine(config), emit_src=False)
+
+    assert text(config) == text(engine_config(config))
 
 
 def test_the_record_is_what_the_policies_declare():

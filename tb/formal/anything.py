@@ -90,8 +90,11 @@ def any_policy(config: TableConfig) -> TableConfig:
         if field.name in OF_POLICIES
     }
     defaults["version_bits"] = token or defaults["version_bits"]
-    return dataclasses.replace(config, arbiter=f"tb/formal/anything.py:{name}", **defaults)
+    return dataclasses.replace(config, arbiter=f"{PLACE}:{name}", **defaults)
 
+
+PLACE = "tb/formal/anything.py"
+"""This file, as a configuration names it."""
 
 OF_POLICIES = ("span", "on_pending", "on_wrap", "version_bits")
 """Parameters that nobody but policies listens to."""

@@ -148,7 +148,7 @@ class Bounds:
             if life.cycles is None:
                 return
             lives.append(beyond("life", life.cycles, port))
-        engine = engine_graph(any_policy(config), PATIENCE)
+        engine = engine_graph(config, PATIENCE)
         ends = search("ends", 9 * config.sources - 2, engine, ())
         yield ends
         if policy(config.arbiter).replays:

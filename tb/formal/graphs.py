@@ -1,10 +1,12 @@
 """Graphs of the harnesses, and what a search in them keeps to."""
 
+import dataclasses
+
 from rtl.config import TableConfig
 from sim.netlist import Design
 from sim.prover import Model, model
 from tb.formal.alone import Alone
-from tb.formal.anything import any_policy
+from tb.formal.anything import PLACE, Anything, any_policy
 from tb.formal.engine import EngineHarness
 from tb.formal.harness import Harness
 from tb.formal.plan import ARBITER, RULES, modules
@@ -36,5 +38,18 @@ def table_graph(config: TableConfig, patience: int | None = None) -> Model:
 
 
 def engine_graph(config: TableConfig, patience: int | None = None) -> Model:
-    """The harness around a command engine alone."""
-    return model(harness_of("engine_harness", EngineHarness, config, patience=patience))
+    """The harness around a command engine alone, which is the same whoever reads the tables."""
+    engine = engine_config(config)
+    return model(harness_of("engine_harness", EngineHarness, engine, patience=patience))
+
+
+def engine_config(config: TableConfig) -> TableConfig:
+    """What a command engine is made of: the rest is as it is by default, and no policy's."""
+    default = TableConfig()
+    return dataclasses.replace(
+        any_policy(config),
+        arbiter=f"{PLACE}:{Anything.__name__}",
+        version_bits=default.version_bits,
+        scope=default.scope,
+        read_structure=default.read_structure,
+    )
