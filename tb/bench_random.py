@@ -39,7 +39,7 @@ SOON = 3
 @cocotb.test()
 async def anything(dut: Any) -> None:
     """Three sources change a few entries that all ports look up; the model explains everything."""
-    cycles = bench_parameters().get("cycles", 4000)
+    cycles = bench_parameters().get("cycles", 2000)
     env = Environment(dut, dma_pause=(0, 9))
     await env.start()
     dut._log.info(f"seed {cocotb.RANDOM_SEED}")
