@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -153,7 +154,9 @@ def _captured(request: Request) -> tuple[dict[str, Any], int]:
 
 def new_folder(what: str) -> Path:
     """Makes a folder for a run, named after the time and what is run."""
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{what}"
+    # What somebody has called a file may be long, and hold anything.
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", what)[:80]
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{plain}"
     folder, attempt = RUNS / name, 1
     while True:
         try:

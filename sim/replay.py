@@ -2,18 +2,16 @@
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from rtl.arbiter import policy
 from rtl.monitor import OF_CHANGES, Guarantee
 from sim.job import new_folder, point_latest_to, shown
 from sim.parameters import Request
 from sim.run import RunResult, run
-from sim.summary import title
+from sim.summary import story_table, title
 from sim.waves import convert, save_for_first_race
 from tb.formal.case import Case
 
@@ -63,8 +61,7 @@ def replay_case(request: Request, verb: str, console: Console, *, waves: bool) -
     """
     case = request.case
     assert case is not None
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", case.name)[:80]
-    folder = new_folder(f"case-{plain}")
+    folder = new_folder(f"case-{case.name}")
     command = request.repeat(verb)
     with console.status("building and simulating"):
         ran = run(
@@ -93,17 +90,10 @@ def print_replay(replay: Replay, console: Console) -> None:
     case = replay.case
     config = dataclasses.asdict(case.config)
     console.print(title(config, str(replay.run.simulator)), soft_wrap=True)
-    table = Table()
-    table.add_column("cycle", justify="right")
-    table.add_column("who")
-    table.add_column("what", overflow="fold")
-    before = None
-    for cycle, who, what in replay.story:
-        is_it = cycle == case.cycle and what.startswith(f"{case.guarantee} ")
-        number = "" if cycle == before else str(cycle)
-        table.add_row(number, who, what, style="bold red" if is_it else None)
-        before = cycle
-    console.print(table)
+    it = f"{case.guarantee} "
+    console.print(
+        story_table(replay.story, lambda cycle, what: cycle == case.cycle and what.startswith(it))
+    )
     console.print(_conclusion(replay), soft_wrap=True)
     console.print(f"repeat   {replay.command}", soft_wrap=True)
     if replay.save is None:
