@@ -41,6 +41,11 @@ class Pool:
         if run:
             self._free.append(run)
 
+    def take_all(self) -> list[range]:
+        """All that nobody has, what came back last at the end."""
+        everything, self._free = self._free, []
+        return everything
+
     def _join(self) -> bool:
         """Makes one run of those that touch; says whether there were any."""
         joined: list[range] = []
