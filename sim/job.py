@@ -18,7 +18,7 @@ from rtl.arbiter import own
 from sim.netlist import BUILD, ROOT
 from sim.parameters import Request, UsageError
 from sim.run import RUNS, RunResult, run
-from sim.waves import convert, save_for_first_race
+from sim.waves import prepare
 
 LATEST = BUILD / "latest"
 """Link to the folder of the last run."""
@@ -109,13 +109,8 @@ def run_job(request: Request, verb: str, console: Console, *, waves: bool) -> Ou
     }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     point_latest_to(folder)
-    files = [folder / "result.json", ran.log]
-    save = None
-    if ran.waves is not None:
-        dump = convert(ran.waves)
-        save = save_for_first_race(dump, request.config)
-        files += [dump, save]
-    return Outcome(result, ran, tuple(files), save)
+    waves_files, save = prepare(ran.waves, request.config)
+    return Outcome(result, ran, (folder / "result.json", ran.log, *waves_files), save)
 
 
 def _captured(request: Request) -> tuple[dict[str, Any], int]:

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from rtl.arbiter import policy
 from rtl.monitor import OF_CHANGES, Guarantee
-from sim.job import new_folder, point_latest_to, shown
+from sim.job import new_folder, point_latest_to
 from sim.parameters import Request
 from sim.run import RunResult, run
-from sim.summary import story_table, title
-from sim.waves import convert, save_for_first_race
+from sim.summary import print_again, story_table, title
+from sim.waves import prepare
 from tb.formal.case import Case
 
 
@@ -76,13 +76,8 @@ def replay_case(request: Request, verb: str, console: Console, *, waves: bool) -
     story = folder / "story.json"
     lines = tuple((cycle, who, what) for cycle, who, what in json.loads(story.read_text()))
     point_latest_to(folder)
-    files = [story, ran.log]
-    save = None
-    if ran.waves is not None:
-        dump = convert(ran.waves)
-        save = save_for_first_race(dump, case.config, case.guarantee)
-        files += [dump, save]
-    return Replay(case, command, ran, lines, tuple(files), save)
+    waves_files, save = prepare(ran.waves, case.config, case.guarantee)
+    return Replay(case, command, ran, lines, (story, ran.log, *waves_files), save)
 
 
 def print_replay(replay: Replay, console: Console) -> None:
@@ -95,12 +90,7 @@ def print_replay(replay: Replay, console: Console) -> None:
         story_table(replay.story, lambda cycle, what: cycle == case.cycle and what.startswith(it))
     )
     console.print(_conclusion(replay), soft_wrap=True)
-    console.print(f"repeat   {replay.command}", soft_wrap=True)
-    if replay.save is None:
-        look = replay.command.replace("make sim", "make waves", 1)
-        console.print(f"look     {look}", soft_wrap=True)
-    for file in replay.files:
-        console.print(f"wrote    {shown(file)}", soft_wrap=True)
+    print_again(replay.command, replay.save, replay.files, console)
 
 
 def _conclusion(replay: Replay) -> str:

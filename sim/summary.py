@@ -1,6 +1,7 @@
 """What a run came to, as a table on the terminal."""
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -100,6 +101,16 @@ def story_table(story: Iterable[tuple[int, str, str]], is_it: Callable[[int, str
         table.add_row(number, who, what, style="bold red" if is_it(cycle, what) else None)
         before = cycle
     return table
+
+
+def print_again(command: str, save: Path | None, files: Iterable[Path], console: Console) -> None:
+    """Prints how to do it again, how to look at it if there is no dump, and what was written."""
+    console.print(f"repeat   {command}", soft_wrap=True)
+    if save is None:
+        look = command.replace("make sim", "make waves", 1)
+        console.print(f"look     {look}", soft_wrap=True)
+    for file in files:
+        console.print(f"wrote    {shown(file)}", soft_wrap=True)
 
 
 def verdicts(result: Mapping[str, Any]) -> Table:

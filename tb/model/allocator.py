@@ -7,6 +7,9 @@ from tb.model.words import Command, CommandStatus, Completion, Opcode
 _MAKES = (Opcode.ALLOCATE, Opcode.REGISTER)
 _ENDS = (Opcode.DEREGISTER, Opcode.DEALLOCATE)
 
+STRUCTURAL = frozenset({*_MAKES, Opcode.REREGISTER, *_ENDS})
+"""They make, move or end an entry: of the host alone, one at a time on each index."""
+
 
 class Pool:
     """Numbers to give out in runs. What came back last goes out first, as soon as it is asked for.
