@@ -15,7 +15,7 @@ from tb.agents.story import Story
 from tb.programs.player import Stage
 from tb.programs.program import Program
 from tb.programs.script import parse, text_of
-from tb.programs.strategies import programs
+from tb.programs.strategies import WISHES, programs
 
 PLAYED = "played.json"
 """What came of a script: its story, what differs, and the verdict of the monitor."""
@@ -66,8 +66,9 @@ async def any_program(dut: Any) -> None:
     stage = Stage(dut)
     await stage.start()
     dut._log.info(f"seed {cocotb.RANDOM_SEED}")
-    search = _Search(stage)
-    await bridge(search.until)(bench_parameters().get("steps", 300))
+    asked = {"steps": 300, "wishes": WISHES, **bench_parameters()}
+    search = _Search(stage, asked["wishes"])
+    await bridge(search.until)(asked["steps"])
     counts = {"programs": search.programs, "steps": search.steps, **search.statuses}
     dut._log.info(f"{counts}")
     Path(STEPS).write_text(json.dumps(counts))
@@ -79,10 +80,13 @@ class _Search:
     Parameters
     ----------
     stage : Stage
+    wishes : int
+        Of each program.
     """
 
-    def __init__(self, stage: Stage):
+    def __init__(self, stage: Stage, wishes: int):
         self._stage = stage
+        self._wishes = wishes
         self._failing: Program | None = None
         self.programs = self.steps = 0
         self.statuses: dict[str, int] = {}
@@ -122,11 +126,13 @@ class _Search:
             report_multiple_bugs=False,
             suppress_health_check=[*HealthCheck.__members__.values()],
         )
-        @hypothesis.given(programs(self._stage.config))
+        @hypothesis.given(programs(self._stage.config, self._wishes))
         def works(program: Program) -> None:
             try:
                 play(program)
-            except Exception:
+            except Exception as error:
+                if self._failing is None:
+                    cocotb.log.info(f"after {self.steps} steps: {error}; looking for less")
                 # While it shrinks, the last one that fails is the shortest.
                 self._failing = program
                 raise

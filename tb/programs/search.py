@@ -9,6 +9,7 @@ from sim.netlist import Design, table_design
 from sim.parameters import words_of
 from sim.run import CONFIG_VARIABLE, RunFailed, config_to_json, run
 from sim.simulators import Simulator
+from tb.programs.strategies import WISHES
 
 
 def search(
@@ -17,6 +18,7 @@ def search(
     *,
     seed: int,
     steps: int,
+    wishes: int = WISHES,
     design: Design | None = None,
 ) -> dict[str, int]:
     """Plays random programs until they had so many steps; returns what was counted.
@@ -26,6 +28,8 @@ def search(
     config : TableConfig
     simulator : Simulator
     seed, steps : int
+    wishes : int
+        Of each program: shorter ones fail less often, and shrink faster.
     design : Design, optional
         What is played on, if not the table of the configuration.
 
@@ -43,7 +47,7 @@ def search(
             "tb.bench_programs",
             tests=["any_program"],
             seed=seed,
-            parameters={"steps": steps},
+            parameters={"steps": steps, "wishes": wishes},
             environment={CONFIG_VARIABLE: config_to_json(config)},
         )
     except RunFailed as found:

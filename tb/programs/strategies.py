@@ -139,8 +139,8 @@ def wishes(config: TableConfig) -> st.SearchStrategy[Wish | None]:
     )
 
 
-def programs(config: TableConfig) -> st.SearchStrategy[Program]:
-    """Lawful programs, for a table with the full widths."""
+def programs(config: TableConfig, count: int = WISHES) -> st.SearchStrategy[Program]:
+    """Lawful programs, for a table with the full widths; each of so many wishes."""
 
     def lawful(first: list[Wish | None], rest: list[Wish | None]) -> Program:
         indices = range(min(INDICES, config.entries))
@@ -153,4 +153,4 @@ def programs(config: TableConfig) -> st.SearchStrategy[Program]:
     # Without something to begin with, much of what follows would be in vain.
     make = _makes(st.integers(0, config.sources - 1))
     makes = st.lists(_weighed((1, [st.none()]), (3, [make])), min_size=4, max_size=4)
-    return st.builds(lawful, makes, st.lists(wishes(config), min_size=WISHES, max_size=WISHES))
+    return st.builds(lawful, makes, st.lists(wishes(config), min_size=count, max_size=count))
