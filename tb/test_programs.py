@@ -44,7 +44,7 @@ from tb.variants import SIZE, name_of, variants
 
 CONFIG = TableConfig(**SIZE)
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.script"))
-STEPS = 300
+STEPS = 200
 """Of each policy, where ``--steps`` says nothing else."""
 
 
@@ -437,7 +437,7 @@ def test_a_policy_that_declares_too_much(
     file.write_text(OVERCONFIDENT)
     config = TableConfig(**SIZE, arbiter=f"{file}:Overconfident")
     with pytest.raises(RunFailed, match=r"declares fresh_dma, but violated it") as caught:
-        search(config, Simulator.ICARUS, seed=1, steps=20_000, wishes=20)
+        search(config, Simulator.ICARUS, seed=1, steps=20_000, wishes=12)
     failed = caught.value
     program = parse((failed.run_dir / "failing.script").read_text(), config)
     assert len(program.steps) <= 8
@@ -459,7 +459,7 @@ def test_a_table_that_differs_from_the_model(
     sound = table_design(CONFIG)
     broken = Design(sound.name, lambda: SharedTable(CONFIG), f"{sound.key} {fault.wrong!r}")
     with pytest.raises(RunFailed, match=fault.says) as caught:
-        search(CONFIG, Simulator.ICARUS, seed=1, steps=20_000, wishes=20, design=broken)
+        search(CONFIG, Simulator.ICARUS, seed=1, steps=20_000, wishes=12, design=broken)
     monkeypatch.setattr(runs, "table_design", lambda config: broken)
     said = repeated(caught.value, capsys)
     assert "but version since cycle" in said
