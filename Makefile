@@ -55,7 +55,8 @@ clean:
 help:
 	@echo 'make sim       run traffic on the shared entry and show what came of it'
 	@echo 'make waves     the same, then look at it in GTKWave'
-	@echo '               with CASE=... either of them replays a recorded violation'
+	@echo '               with CASE=... either of them replays a recorded violation,'
+	@echo '               with SCRIPT=... it plays steps of your own'
 	@echo 'make verilog   write the table as one Verilog file'
 	@echo 'make prove     prove what each policy declares, and refute the rest'
 	@echo 'make test      run all tests, or those that a policy must pass: ARBITER=...'

@@ -16,7 +16,6 @@ from sim.parameters import (
     TABLE_PARAMETERS,
     Parameter,
     UsageError,
-    as_typed,
     parse,
     parse_proof,
     parse_table,
@@ -24,8 +23,10 @@ from sim.parameters import (
 from sim.prover import ProverFailed
 from sim.replay import print_replay, replay_case
 from sim.run import RunFailed
+from sim.script import play_script, print_script
 from sim.simulators import SimulatorMissing
 from sim.summary import print_summary
+from sim.typed import as_typed
 from sim.verilog import write_verilog
 from sim.waves import open_in_gtkwave
 
@@ -62,6 +63,10 @@ def _run(words: Sequence[str], console: Console) -> int:
         replay = replay_case(request, "sim", console, waves=request.run["waves"])
         print_replay(replay, console)
         return 1 if replay.broken else 0
+    if request.script is not None:
+        played = play_script(request, "sim", console, waves=request.run["waves"])
+        print_script(played, console)
+        return 1 if played.broken else 0
     outcome = run_job(request, "sim", console, waves=request.run["waves"])
     print_summary(outcome, console)
     return 1 if outcome.broken else 0
@@ -72,6 +77,9 @@ def _waves(words: Sequence[str], console: Console) -> int:
     if request.case is not None:
         outcome = replay_case(request, "waves", console, waves=True)
         print_replay(outcome, console)
+    elif request.script is not None:
+        outcome = play_script(request, "waves", console, waves=True)
+        print_script(outcome, console)
     else:
         outcome = run_job(request, "waves", console, waves=True)
         print_summary(outcome, console)

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from rtl.arbiter import own
 from sim.netlist import BUILD, ROOT
 from sim.parameters import Request, UsageError
 from sim.run import RUNS, RunResult, run
-from sim.waves import convert, save_for_first_race
+from sim.waves import prepare
 
 LATEST = BUILD / "latest"
 """Link to the folder of the last run."""
@@ -108,13 +109,8 @@ def run_job(request: Request, verb: str, console: Console, *, waves: bool) -> Ou
     }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     point_latest_to(folder)
-    files = [folder / "result.json", ran.log]
-    save = None
-    if ran.waves is not None:
-        dump = convert(ran.waves)
-        save = save_for_first_race(dump, request.config)
-        files += [dump, save]
-    return Outcome(result, ran, tuple(files), save)
+    waves_files, save = prepare(ran.waves, request.config)
+    return Outcome(result, ran, (folder / "result.json", ran.log, *waves_files), save)
 
 
 def _captured(request: Request) -> tuple[dict[str, Any], int]:
@@ -153,7 +149,9 @@ def _captured(request: Request) -> tuple[dict[str, Any], int]:
 
 def new_folder(what: str) -> Path:
     """Makes a folder for a run, named after the time and what is run."""
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{what}"
+    # What somebody has called a file may be long, and hold anything.
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", what)[:80]
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{plain}"
     folder, attempt = RUNS / name, 1
     while True:
         try:

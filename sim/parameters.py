@@ -12,9 +12,12 @@ from rtl import recency
 from rtl.arbiter import POLICIES, own, policy
 from rtl.config import PRESETS, ConfigError, TableConfig
 from sim.simulators import Simulator, SimulatorMissing, require
+from sim.typed import Unreadable, as_typed, read_text
 from tb.agents.generators import GENERATORS
 from tb.agents.scenes import PAGE_SHIFT
 from tb.formal.case import CASES, Case, CaseError, close_names, load, names
+from tb.programs.script import ScriptError
+from tb.programs.script import parse as parse_script
 
 CHANGES = ("deregister", "local_invalidate", "remote_invalidate", "reregister", "rebind")
 """Kinds of changes of the shared entry."""
@@ -200,6 +203,7 @@ RUN_PARAMETERS = {
         Parameter("dma_cycles", whole_number(0, 10_000), 2, "most cycles before each DMA beat"),
         Parameter("capture", _file, None, "RoCEv2 capture to play, instead of LOOKUPS"),
         Parameter("case", _word_or_file, None, _CASE_MEANING),
+        Parameter("script", _file, None, "steps of your own to play, instead of traffic"),
         Parameter("seed", whole_number(0, 2**31 - 1), None, "of all random choices (a new one)"),
         _word("sim", [*Simulator], "verilator", "simulator"),
         Parameter("waves", _flag, False, "1: dump all signals", _FLAGS),
@@ -225,12 +229,15 @@ class Request:
         What was typed, by name in upper case.
     case : Case, optional
         What is to be replayed, instead of a run; the configuration is that of the case.
+    script : str, optional
+        What is to be played, instead of traffic; it fits the configuration.
     """
 
     config: TableConfig
     run: dict[str, Any]
     typed: dict[str, str]
     case: Case | None = None
+    script: str | None = None
 
     @property
     def simulator(self) -> Simulator:
@@ -258,7 +265,7 @@ class Request:
         import shlex
 
         words = dict(self.typed)
-        if self.case is None:
+        if self.case is None and self.script is None:
             words["SEED"] = str(self.run["seed"])
         return shlex.join(["make", verb, *(f"{name}={value}" for name, value in words.items())])
 
@@ -275,6 +282,8 @@ def parse(words: Sequence[str]) -> Request:
     run = {p.name: values.get(p.name, p.default) for p in RUN_PARAMETERS.values()}
     if run["case"] is not None:
         return _replay(run, typed)
+    if run["script"] is not None:
+        return _script(config, run, typed)
     if run["seed"] is None:
         run["seed"] = random.SystemRandom().randrange(2**31)
     if run["capture"] is not None and "invalidations" not in values:
@@ -296,6 +305,41 @@ def _replay(run: dict[str, Any], typed: dict[str, str]) -> Request:
     case = _case(run["case"])
     _check_simulator(Simulator(run["sim"]))
     return Request(case.config, run, typed, case)
+
+
+_WITH_SCRIPT = ("SCRIPT", "PRESET", "SIM", "WAVES")
+"""Besides those of the table."""
+
+
+def _script(config: TableConfig, run: dict[str, Any], typed: dict[str, str]) -> Request:
+    """The request to play a script."""
+    for name in typed:
+        if name not in _WITH_SCRIPT and name.lower() not in TABLE_PARAMETERS:
+            value = as_typed(typed[name])
+            raise UsageError(f"{name}={value} must be left out: SCRIPT decides it.")
+    _check_simulator(Simulator(run["sim"]))
+    _check_watched(config)
+    script = f"SCRIPT={as_typed(run['script'], None)}"
+    try:
+        text = read_text(run["script"])
+        parse_script(text, config)
+    except Unreadable as error:
+        raise UsageError(f"{script} can't be played: {error}.") from None
+    except ScriptError as error:
+        if error.line is None:
+            raise UsageError(f"{script} can't be played: {error.reason}.") from None
+        raise UsageError(f"{script}, line {error.line}: {error.reason}") from None
+    return Request(config, run, typed, script=text)
+
+
+def words_of(config: TableConfig) -> list[str]:
+    """What has to be typed for this table, as ``NAME=value``."""
+    values = {name: getattr(config, name) for name in TABLE_PARAMETERS}
+    return [
+        f"{name.upper()}={int(value) if isinstance(value, bool) else value}"
+        for name, value in values.items()
+        if value != TABLE_PARAMETERS[name].default
+    ]
 
 
 def _case(name: str) -> Case:
@@ -374,25 +418,12 @@ def _read(
         config = TableConfig.preset(preset, **table)
     except ConfigError as error:
         # The name of somebody's class is at the end, and what is wrong with it behind that.
-        longest = None if isinstance(error, own.PolicyError) else _LONGEST
+        whole = isinstance(error, own.PolicyError)
+        value = as_typed(error.value, None) if whole else as_typed(error.value)
         raise UsageError(
-            f"{error.parameter.upper()} must be {error.allowed}, "
-            f"not {as_typed(error.value, longest)}."
+            f"{error.parameter.upper()} must be {error.allowed}, not {value}."
         ) from None
     return typed, values, config
-
-
-_LONGEST = 60
-
-
-def as_typed(value: object, longest: int | None = _LONGEST) -> str:
-    """What was typed, so that it fits into a sentence on one line."""
-    text = str(value)
-    if not text:
-        return "empty"
-    if not text.isprintable() or text != text.strip():
-        text = ascii(text)
-    return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def _unknown(name: str, known: Mapping[str, Parameter]) -> str:
@@ -416,13 +447,8 @@ def _check_together(request: Request) -> None:
     """Checks what depends on more than one parameter."""
     config, run, typed = request.config, request.run, request.typed
     _check_simulator(request.simulator)
-    if not config.ghost_version:
-        raise UsageError("GHOST_VERSION must be 1 to run, not 0: nothing could be judged.")
-    for name, least in _WIDTHS.items():
-        if getattr(config, name) < least:
-            raise UsageError(
-                f"{name.upper()} must be at least {least} to run, not {getattr(config, name)}."
-            )
+    _check_watched(config)
+    _check_widths(config, _WIDTHS)
     if config.page_shift_min > PAGE_SHIFT:
         raise UsageError(
             f"PAGE_SHIFT_MIN must be at most {PAGE_SHIFT} to run, not {config.page_shift_min}."
@@ -450,6 +476,22 @@ def _check_together(request: Request) -> None:
             raise UsageError(f"PAGES must be at most {most} with {why}, not {run['pages']}.")
 
 
+def _check_watched(config: TableConfig) -> None:
+    """Checks that versions are told apart."""
+    if not config.ghost_version:
+        raise UsageError("GHOST_VERSION must be 1 to run, not 0: nothing could be judged.")
+    # With less, a lookup that lives through hundreds of changes would take new versions for old.
+    _check_widths(config, {"ghost_width": 16})
+
+
+def _check_widths(config: TableConfig, widths: Mapping[str, int]) -> None:
+    for name, least in widths.items():
+        if getattr(config, name) < least:
+            raise UsageError(
+                f"{name.upper()} must be at least {least} to run, not {getattr(config, name)}."
+            )
+
+
 _WIDTHS = {
     "address_width": 48,
     "length_width": 17,
@@ -458,7 +500,5 @@ _WIDTHS = {
     "pd_width": 24,
     "qpn_width": 24,
     "page_shift_max": PAGE_SHIFT,
-    # With less, a lookup that lives through hundreds of changes would take new versions for old.
-    "ghost_width": 16,
 }
-"""What the shared buffer of a run needs, and whoever watches it."""
+"""What the shared buffer of a run needs."""

@@ -2,19 +2,17 @@
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from rtl.arbiter import policy
 from rtl.monitor import OF_CHANGES, Guarantee
-from sim.job import new_folder, point_latest_to, shown
+from sim.job import new_folder, point_latest_to
 from sim.parameters import Request
 from sim.run import RunResult, run
-from sim.summary import title
-from sim.waves import convert, save_for_first_race
+from sim.summary import print_again, story_table, title
+from sim.waves import prepare
 from tb.formal.case import Case
 
 
@@ -63,8 +61,7 @@ def replay_case(request: Request, verb: str, console: Console, *, waves: bool) -
     """
     case = request.case
     assert case is not None
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", case.name)[:80]
-    folder = new_folder(f"case-{plain}")
+    folder = new_folder(f"case-{case.name}")
     command = request.repeat(verb)
     with console.status("building and simulating"):
         ran = run(
@@ -79,13 +76,8 @@ def replay_case(request: Request, verb: str, console: Console, *, waves: bool) -
     story = folder / "story.json"
     lines = tuple((cycle, who, what) for cycle, who, what in json.loads(story.read_text()))
     point_latest_to(folder)
-    files = [story, ran.log]
-    save = None
-    if ran.waves is not None:
-        dump = convert(ran.waves)
-        save = save_for_first_race(dump, case.config, case.guarantee)
-        files += [dump, save]
-    return Replay(case, command, ran, lines, tuple(files), save)
+    waves_files, save = prepare(ran.waves, case.config, case.guarantee)
+    return Replay(case, command, ran, lines, (story, ran.log, *waves_files), save)
 
 
 def print_replay(replay: Replay, console: Console) -> None:
@@ -93,24 +85,12 @@ def print_replay(replay: Replay, console: Console) -> None:
     case = replay.case
     config = dataclasses.asdict(case.config)
     console.print(title(config, str(replay.run.simulator)), soft_wrap=True)
-    table = Table()
-    table.add_column("cycle", justify="right")
-    table.add_column("who")
-    table.add_column("what", overflow="fold")
-    before = None
-    for cycle, who, what in replay.story:
-        is_it = cycle == case.cycle and what.startswith(f"{case.guarantee} ")
-        number = "" if cycle == before else str(cycle)
-        table.add_row(number, who, what, style="bold red" if is_it else None)
-        before = cycle
-    console.print(table)
+    it = f"{case.guarantee} "
+    console.print(
+        story_table(replay.story, lambda cycle, what: cycle == case.cycle and what.startswith(it))
+    )
     console.print(_conclusion(replay), soft_wrap=True)
-    console.print(f"repeat   {replay.command}", soft_wrap=True)
-    if replay.save is None:
-        look = replay.command.replace("make sim", "make waves", 1)
-        console.print(f"look     {look}", soft_wrap=True)
-    for file in replay.files:
-        console.print(f"wrote    {shown(file)}", soft_wrap=True)
+    print_again(replay.command, replay.save, replay.files, console)
 
 
 def _conclusion(replay: Replay) -> str:

@@ -1,6 +1,7 @@
 """What a run came to, as a table on the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,7 +18,7 @@ def print_summary(outcome: Outcome, console: Console) -> None:
     result = outcome.result
     console.print(title(result["config"], str(result["simulator"])), soft_wrap=True)
     console.print(_measurements(result))
-    console.print(_verdicts(result))
+    console.print(verdicts(result))
     console.print(_conclusion(outcome), soft_wrap=True)
     console.print(f"seed     {result['seed']}")
     console.print(f"repeat   {result['command']}", soft_wrap=True)
@@ -88,7 +89,38 @@ _NOT_JUDGED = ("bounded_invalidation",)
 """Guarantees that a run says nothing about, since it sets no deadline."""
 
 
-def _verdicts(result: dict[str, Any]) -> Table:
+def story_table(story: Iterable[tuple[int, str, str]], is_it: Callable[[int, str], bool]) -> Table:
+    """What happened, by cycles; ``is_it`` says whether something in a cycle stands out."""
+    table = Table()
+    table.add_column("cycle", justify="right")
+    table.add_column("who")
+    table.add_column("what", overflow="fold")
+    before = None
+    for cycle, who, what in story:
+        number = "" if cycle == before else str(cycle)
+        table.add_row(number, who, what, style="bold red" if is_it(cycle, what) else None)
+        before = cycle
+    return table
+
+
+def print_again(command: str, save: Path | None, files: Iterable[Path], console: Console) -> None:
+    """Prints how to do it again, how to look at it if there is no dump, and what was written."""
+    console.print(f"repeat   {command}", soft_wrap=True)
+    if save is None:
+        look = command.replace("make sim", "make waves", 1)
+        console.print(f"look     {look}", soft_wrap=True)
+    for file in files:
+        console.print(f"wrote    {shown(file)}", soft_wrap=True)
+
+
+def verdicts(result: Mapping[str, Any]) -> Table:
+    """For each guarantee whether it is declared, and whether it held.
+
+    Parameters
+    ----------
+    result : mapping
+        With ``violations``, ``first_violations`` and ``declared`` as in ``result.json``.
+    """
     table = Table()
     for heading in ("guarantee", "declared", "verdict"):
         table.add_column(heading)
@@ -116,9 +148,14 @@ def _conclusion(outcome: Outcome) -> str:
     arbiter = result["config"]["arbiter"]
     if outcome.broken:
         return f"{arbiter} violated what it declares: {', '.join(outcome.broken)}."
-    violated = [g for g, count in result["violations"].items() if count]
     if not result["invalidations"]:
         return f"Nothing was changed, so {arbiter} had nothing to arbitrate."
+    return held(arbiter, result["violations"])
+
+
+def held(arbiter: str, violations: Mapping[str, int]) -> str:
+    """What there is to say of a policy that violated nothing that it declares."""
+    violated = [guarantee for guarantee, count in violations.items() if count]
     held = f"{arbiter} held everything that it declares"
     if violated:
         names = ", ".join(violated)

@@ -394,6 +394,30 @@ def save_for_first_race(
     return write_save_file(dump, config, find_race(dump, config, guarantee))
 
 
+def prepare(
+    dump: Path | None, config: TableConfig, guarantee: Guarantee | None = None
+) -> tuple[list[Path], Path | None]:
+    """Makes a dump smaller where that is possible, and writes its save file, if there is a dump.
+
+    Returns
+    -------
+    list of Path
+        Both files.
+    Path or None
+        The save file.
+
+    Raises
+    ------
+    WavesError
+        If the dump can't be read.
+    """
+    if dump is None:
+        return [], None
+    smaller = convert(dump)
+    save = save_for_first_race(smaller, config, guarantee)
+    return [smaller, save], save
+
+
 def convert(dump: Path) -> Path:
     """Turns VCD into FST, a tenth of the size, where ``vcd2fst`` exists; returns what there is.
 

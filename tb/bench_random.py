@@ -10,7 +10,7 @@ from sim.run import bench_parameters
 from tb.agents.environment import Environment
 from tb.agents.generators import GENERATORS
 from tb.agents.scenes import ALL_RIGHTS, PAGE
-from tb.model.allocator import Allocator
+from tb.model.allocator import STRUCTURAL, Allocator
 from tb.model.words import (
     Command,
     Entry,
@@ -173,18 +173,6 @@ async def _commands(env: Environment, host: Host, source: int, cycles: int) -> N
         agent.accepts = GENERATORS[rng.choice(list(GENERATORS))](env.fork_rng())
         await host.do_something(source, rng)
         await env.wait(rng.choice([1, 1, 1, 5, rng.randrange(60)]))
-
-
-STRUCTURAL = frozenset(
-    {
-        Opcode.ALLOCATE,
-        Opcode.REGISTER,
-        Opcode.REREGISTER,
-        Opcode.DEREGISTER,
-        Opcode.DEALLOCATE,
-    }
-)
-"""They make, move or end an entry: of the host alone, one at a time on each index."""
 
 
 _RUN = {"first_translation", "translations", "frame", "page_shift"}

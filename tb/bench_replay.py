@@ -10,11 +10,12 @@ from cocotb.triggers import RisingEdge
 
 from rtl.config import TableConfig
 from rtl.layouts import beat_layout, command_layout, completion_layout, lookup_layout
-from rtl.monitor import OF_CHANGES, Guarantee
+from rtl.monitor import OF_CHANGES
 from sim.run import bench_parameters
 from tb.agents.environment import CLOCK_NS
 from tb.agents.packing import Packer
 from tb.agents.ports import open_bus
+from tb.agents.story import BEAT, COMPLETION, Story
 from tb.formal.case import Case, Offer, PortCase, SourceCase, described
 
 STORY = "story.json"
@@ -32,16 +33,11 @@ async def replay(dut: Any) -> None:
     the table goes another way, that is where the bench fails.
     """
     case = Case.from_json(bench_parameters()["case"])
-    story = _Story()
+    story = Story(dut, case.config, case.guarantee)
     agents = [
-        *(_Port(dut, case.config, number, port, story) for number, port in enumerate(case.ports)),
-        *(
-            _Source(dut, case.config, number, source, story)
-            for number, source in enumerate(case.sources)
-        ),
+        *(_Port(dut, case.config, number, port) for number, port in enumerate(case.ports)),
+        *(_Source(dut, case.config, number, source) for number, source in enumerate(case.sources)),
     ]
-    for guarantee in sorted(Guarantee, key=lambda g: g is not case.guarantee):
-        story.watch(dut, guarantee)
     await _reset(dut, case, agents)
     # The cycle that has just ended was the first in which the table was ready.
     for cycle in range(case.cycle + 1):
@@ -55,7 +51,7 @@ async def replay(dut: Any) -> None:
             agent.drive(cycle + 1)
         await RisingEdge(dut.clk)
     # The record shows a cycle later.
-    story.look(case.cycle + 1)
+    story.look_for_violations(case.cycle + 1)
     _judge(dut, case)
     for cycle in range(case.cycle + 1, case.cycle + 1 + AFTER):
         for agent in agents:
@@ -102,35 +98,6 @@ def _judge(dut: Any, case: Case) -> None:
     )
 
 
-class _Story:
-    """What happened, and which guarantees were violated when."""
-
-    def __init__(self):
-        self.lines: list[tuple[int, str, str]] = []
-        self._watched: dict[Guarantee, Any] = {}
-        self._seen: set[Guarantee] = set()
-
-    def tell(self, cycle: int, who: str, what: str) -> None:
-        self.lines.append((cycle, who, what))
-
-    def watch(self, dut: Any, guarantee: Guarantee) -> None:
-        names = ("seen", "port")
-        self._watched[guarantee] = open_bus(dut, f"violation__{guarantee}", *names)
-
-    def look(self, cycle: int) -> None:
-        """Sees the records at the end of a cycle; a violation shows a cycle later."""
-        for guarantee, record in self._watched.items():
-            if guarantee not in self._seen and record.seen.value:
-                self._seen.add(guarantee)
-                place = "source" if guarantee in OF_CHANGES else "port"
-                where = f"{place} {record.port.value.to_unsigned()}"
-                self.tell(cycle - 1, where, f"{guarantee} is violated")
-
-    def has_seen(self, guarantee: Guarantee) -> bool:
-        """Whether it has been violated."""
-        return guarantee in self._seen
-
-
 class _Out:
     """Offers what a case offers on a stream, and watches when it is taken."""
 
@@ -153,7 +120,7 @@ class _Out:
         self._bus.valid.value = int(offer is not None)
         self._bus.payload.value = self._packer.pack({} if offer is None else offer.fields)
 
-    def look(self, cycle: int, story: _Story) -> None:
+    def look(self, cycle: int) -> None:
         offer = self._current
         if offer is None:
             return
@@ -162,13 +129,6 @@ class _Out:
             f"cycle {cycle}, {self._who}: the {self._noun} is {'' if taken else 'not '}taken, "
             f"in the narrow table it is{'' if expected else ' not'}"
         )
-        what = described(self._stream, offer.fields)
-        if cycle == offer.first:
-            story.tell(
-                cycle, self._who, f"offers a {self._noun}: {what}{'' if taken else ', which waits'}"
-            )
-        elif taken:
-            story.tell(cycle, self._who, f"its {self._noun} is taken")
 
 
 class _In:
@@ -196,7 +156,7 @@ class _In:
     def drive(self, cycle: int) -> None:
         self._bus.ready.value = int(cycle in self._accepts)
 
-    def look(self, cycle: int, story: _Story) -> None:
+    def look(self, cycle: int) -> None:
         fields = None
         if self._bus.valid.value:
             words = self._packer.unpack(self._bus.payload.value.to_unsigned())
@@ -207,12 +167,6 @@ class _In:
             f"cycle {cycle}, {self._who}: the table offers {self._text(fields)}, "
             f"in the narrow table it offers {self._text(expected)}"
         )
-        if fields is None or offer is None:
-            return
-        if cycle in self._accepts:
-            story.tell(cycle, self._who, f"takes {self._text(fields)}")
-        elif cycle == offer.first:
-            story.tell(cycle, self._who, f"is offered {self._text(fields)}, which waits")
 
     def _text(self, fields: dict[str, int] | None) -> str:
         if fields is None:
@@ -223,9 +177,8 @@ class _In:
 class _Port:
     """One port: its requester and its DMA engine."""
 
-    def __init__(self, dut: Any, config: TableConfig, number: int, port: PortCase, story: _Story):
+    def __init__(self, dut: Any, config: TableConfig, number: int, port: PortCase):
         self._who = f"port {number}"
-        self._story = story
         self._lookup = _Out(
             self._who,
             open_bus(dut, f"lookup__{number}", "payload", "valid", "ready"),
@@ -240,7 +193,7 @@ class _Port:
             "beats",
             port.beats,
             port.accepts,
-            ("tag", "status", "first", "last", "address", "length"),
+            BEAT,
         )
         self._dma = open_bus(dut, f"dma__{number}", "tag", "valid")
         self._retire = open_bus(dut, f"retire__{number}", "payload", "valid")
@@ -258,23 +211,15 @@ class _Port:
 
     def look(self, cycle: int) -> None:
         """Sees the values at the end of a cycle."""
-        self._lookup.look(cycle, self._story)
-        self._beat.look(cycle, self._story)
-        if cycle in self._issued:
-            tag = self._issued[cycle]
-            self._story.tell(cycle, self._who, f"DMA beat under tag {tag}")
-        if cycle in self._returned:
-            self._story.tell(cycle, self._who, f"returns tag {self._returned[cycle]}")
+        self._lookup.look(cycle)
+        self._beat.look(cycle)
 
 
 class _Source:
-    """One command source, with R, A and C of its changes."""
+    """One command source."""
 
-    def __init__(
-        self, dut: Any, config: TableConfig, number: int, source: SourceCase, story: _Story
-    ):
+    def __init__(self, dut: Any, config: TableConfig, number: int, source: SourceCase):
         self._who = f"source {number}"
-        self._story = story
         self._command = _Out(
             self._who,
             open_bus(dut, f"command__{number}", "payload", "valid", "ready"),
@@ -289,9 +234,8 @@ class _Source:
             "completions",
             source.completions,
             source.hears,
-            ("status",),
+            COMPLETION,
         )
-        self._change = open_bus(dut, f"change__{number}", "requested", "applied", "completed")
 
     def drive(self, cycle: int) -> None:
         """Drives the inputs of a cycle."""
@@ -300,8 +244,5 @@ class _Source:
 
     def look(self, cycle: int) -> None:
         """Sees the values at the end of a cycle."""
-        self._command.look(cycle, self._story)
-        for letter, name in (("R", "requested"), ("A", "applied"), ("C", "completed")):
-            if getattr(self._change, name).value:
-                self._story.tell(cycle, self._who, f"{letter}: the change is {name}")
-        self._completion.look(cycle, self._story)
+        self._command.look(cycle)
+        self._completion.look(cycle)

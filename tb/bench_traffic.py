@@ -363,12 +363,7 @@ class Meter:
                 s.name: n for s, n in sorted(tally.by_status.items(), key=lambda i: i[0].value)
             },
             "dma_beats": env.dma_beats,
-            "violations": {str(g): n for g, n in env.violations().items()},
-            "first_violations": {
-                str(g): dict(zip(("cycle", "port"), env.first_violation(g), strict=True))
-                for g in sorted(violated)
-            },
-            "declared": sorted(env.declared),
+            **env.verdicts(),
             "torn_lookups": len(tally.torn),
             "stale_lookups": len(tally.stale),
             "trace_digest": env.trace_digest,

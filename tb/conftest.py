@@ -1,9 +1,13 @@
 """What all tests share."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from rtl.config import ConfigError
-from sim import run, simulators
+from sim import job, run, simulators
+from sim.cli import main
 from sim.parameters import UsageError, parse_table
 from sim.simulators import Simulator
 from tb import variants
@@ -20,6 +24,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--every-case",
         action="store_true",
         help="replay every recorded violation on every simulator, too: it takes half an hour",
+    )
+    parser.addoption(
+        "--steps",
+        type=int,
+        help="random programs of so many steps for each policy, instead of a few hundred",
     )
 
 
@@ -49,6 +58,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left if wanted else others).append(item)
     config.hook.pytest_deselected(items=others)
     items[:] = left
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Does what is typed, which must be refused; returns the sentence."""
+
+    def check(*words: str, verb: str = "run") -> str:
+        assert main([verb, *words]) == 2
+        said = capsys.readouterr()
+        assert (said.out, said.err.count("\n")) == ("", 1)
+        return said.err.removesuffix("\n")
+
+    return check
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the last run; the runs of a user are left alone."""
+    monkeypatch.setattr(job, "BUILD", tmp_path)
+    monkeypatch.setattr(job, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(job, "LATEST", tmp_path / "latest")
+    monkeypatch.setenv("COLUMNS", "140")
+    return tmp_path / "latest"
 
 
 @pytest.fixture(params=list(Simulator), ids=str)

@@ -256,7 +256,7 @@ def test_every_parameter_is_documented():
         for name, parameter in parameters.items():
             value = parameter.default
             defaults[name.upper()] = str(int(value) if isinstance(value, bool) else value)
-        words = {"CAPTURE": "none", "CASE": "none", "SEED": "a new one"}
+        words = {"CAPTURE": "none", "CASE": "none", "SCRIPT": "none", "SEED": "a new one"}
         assert documented == {name: words.get(name, text) for name, text in defaults.items()}
 
 

@@ -16,7 +16,7 @@ import pytest
 from rtl.arbiter import policy
 from rtl.config import OnPending, TableConfig
 from rtl.monitor import Guarantee
-from sim import cli, job
+from sim import cli
 from sim.cli import main
 from sim.netlist import ROOT, Design, source_hash
 from sim.prover import Verdict, model, refute
@@ -377,22 +377,8 @@ def test_what_a_case_must_say():
 # What is typed
 
 
-Refused = Callable[..., str]
-
-
-@pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
-    def check(*words: str, verb: str = "run") -> str:
-        assert main([verb, *words]) == 2
-        said = capsys.readouterr()
-        assert (said.out, said.err.count("\n")) == ("", 1)
-        return said.err.removesuffix("\n")
-
-    return check
-
-
 @pytest.mark.parametrize("verb", ["run", "waves"])
-def test_no_such_case(refused: Refused, verb: str):
+def test_no_such_case(refused: Callable[..., str], verb: str):
     assert refused("CASE=nothing", verb=verb) == (
         "There is no case nothing: tb/formal/cases holds them all."
     )
@@ -405,11 +391,11 @@ def test_no_such_case(refused: Refused, verb: str):
 
 
 @pytest.mark.parametrize("typed", ["PORTS=2", "SEED=1", "ARBITER=squash", "LOOKUPS=5", "QPS=1"])
-def test_a_case_decides_everything(refused: Refused, typed: str):
+def test_a_case_decides_everything(refused: Callable[..., str], typed: str):
     assert refused(f"CASE={DMA}", typed) == f"{typed} must be left out: CASE decides it."
 
 
-def test_files_that_are_no_case(refused: Refused, tmp_path: Path):
+def test_files_that_are_no_case(refused: Callable[..., str], tmp_path: Path):
     file = tmp_path / "a.json"
     sentence = f"CASE={file} can't be replayed: "
     assert refused(f"CASE={file}") == f"{sentence}it doesn't exist."
@@ -424,20 +410,10 @@ def test_files_that_are_no_case(refused: Refused, tmp_path: Path):
     assert refused(f"CASE={file}").startswith(f"{sentence}it is no case: Expecting value")
 
 
-def test_verilog_has_no_case(refused: Refused):
+def test_verilog_has_no_case(refused: Callable[..., str]):
     assert refused(f"CASE={DMA}", verb="verilog") == (
         "CASE is of no use here: it says what a run does, not what the table is."
     )
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The runs of a user are left alone."""
-    monkeypatch.setattr(job, "BUILD", tmp_path)
-    monkeypatch.setattr(job, "RUNS", tmp_path / "runs")
-    monkeypatch.setattr(job, "LATEST", tmp_path / "latest")
-    monkeypatch.setenv("COLUMNS", "140")
-    return tmp_path / "latest"
 
 
 @needs_icarus

@@ -10,15 +10,15 @@ from cocotb.clock import Clock
 from cocotb.triggers import Event, RisingEdge
 
 from rtl.arbiter import policy
-from rtl.config import SecondInvalidate, TableConfig, ZeroLength
+from rtl.config import TableConfig
 from rtl.monitor import Guarantee
 from sim.run import bench_config
 from tb.agents.commands import CommandSource
 from tb.agents.dma import DmaEngine
 from tb.agents.ports import Port
 from tb.agents.requests import CommandRequest, LookupRequest
+from tb.model.configured import table_of
 from tb.model.scoreboard import Scoreboard
-from tb.model.table import Table
 from tb.model.words import Command, Lookup
 
 CLOCK_NS = 10
@@ -51,7 +51,7 @@ class Environment:
         """Cycle of the last beat or completion."""
         self._digest = hashlib.sha256()
         self.policy = policy(self.config.arbiter)
-        self.scoreboard = Scoreboard(self._new_table, replays=self.policy.replays)
+        self.scoreboard = Scoreboard(lambda: table_of(self.config), replays=self.policy.replays)
         self.ports = []
         for number in range(self.config.ports):
             rng = self.fork_rng()
@@ -61,19 +61,6 @@ class Environment:
             CommandSource(dut, self.config, number, self.scoreboard, self._trace)
             for number in range(self.config.sources)
         ]
-
-    def _new_table(self) -> Table:
-        config = self.config
-        return Table(
-            config.entries,
-            config.translations,
-            config.address_width,
-            config.page_shift_min,
-            config.page_shift_max,
-            config.physical_width,
-            zero_length_is_checked=config.zero_length is ZeroLength.CHECK,
-            second_invalidate_succeeds=config.second_invalidate is SecondInvalidate.SUCCESS,
-        )
 
     def fork_rng(self) -> random.Random:
         """A random generator of its own for somebody, so that nobody disturbs anybody."""
@@ -231,6 +218,18 @@ class Environment:
         """Cycle and port of the first violation of a guarantee."""
         cycle = self._violation(guarantee, "cycle").to_unsigned()
         return cycle, self._violation(guarantee, "port").to_unsigned()
+
+    def verdicts(self) -> dict[str, Any]:
+        """What the monitor has seen, and what the policy declares, as JSON can say it."""
+        violations = self.violations()
+        return {
+            "violations": {str(g): count for g, count in violations.items()},
+            "first_violations": {
+                str(g): dict(zip(("cycle", "port"), self.first_violation(g), strict=True))
+                for g in sorted(g for g, count in violations.items() if count)
+            },
+            "declared": sorted(self.declared),
+        }
 
     def _violation(self, guarantee: Guarantee, what: str) -> Any:
         return getattr(self.dut, f"violation__{guarantee}__{what}").value

@@ -29,6 +29,15 @@ class Packer:
             else:
                 self._fields[f"{prefix}{name}"] = (start, Shape.cast(field.shape).width)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all fields."""
+        return list(self._fields)
+
+    def width(self, name: str) -> int:
+        """The bits of a field, as a number."""
+        return self._fields[name][1]
+
     def masks(self) -> list[int]:
         """The bits of each field."""
         return [((1 << width) - 1) << start for start, width in self._fields.values()]

@@ -17,6 +17,7 @@ from rtl.config import ConfigError, TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import ROOT
 from sim.run import config_from_json
+from sim.typed import Unreadable, read_text
 from tb.model.words import CommandStatus, EntryKind, LookupStatus, Opcode, Rights
 
 CASES = ROOT / "tb" / "formal" / "cases"
@@ -306,16 +307,9 @@ def load(path: Path) -> Case:
         If it can't be read, or is no case.
     """
     try:
-        # A device or a pipe might never end.
-        if path.exists() and not path.is_file():
-            raise CaseError("it is no ordinary file")
-        text = path.read_text()
-    except FileNotFoundError:
-        raise CaseError("it doesn't exist") from None
-    except OSError as error:
-        raise CaseError(f"it can't be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise CaseError("it is no text") from None
+        text = read_text(path)
+    except Unreadable as error:
+        raise CaseError(str(error)) from None
     return Case.from_json(text)
 
 

@@ -7,6 +7,9 @@ from tb.model.words import Command, CommandStatus, Completion, Opcode
 _MAKES = (Opcode.ALLOCATE, Opcode.REGISTER)
 _ENDS = (Opcode.DEREGISTER, Opcode.DEALLOCATE)
 
+STRUCTURAL = frozenset({*_MAKES, Opcode.REREGISTER, *_ENDS})
+"""They make, move or end an entry: of the host alone, one at a time on each index."""
+
 
 class Pool:
     """Numbers to give out in runs. What came back last goes out first, as soon as it is asked for.
@@ -40,6 +43,11 @@ class Pool:
         assert not any(set(run) & set(other) for other in self._free), f"{run} is free already"
         if run:
             self._free.append(run)
+
+    def take_all(self) -> list[range]:
+        """All that nobody has, what came back last at the end."""
+        everything, self._free = self._free, []
+        return everything
 
     def _join(self) -> bool:
         """Makes one run of those that touch; says whether there were any."""

@@ -1,0 +1,1 @@
+"""Programs: what sources and ports do, step by step, as text, at random, and played."""

@@ -1,0 +1,489 @@
+"""Programs: as text, lawful at random, and played."""
+
+import random
+import re
+import shlex
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
+from rtl.top import SharedTable
+from sim import cli
+from sim import run as runs
+from sim.cli import main
+from sim.netlist import ROOT, Design, table_design
+from sim.parameters import parse_table, words_of
+from sim.run import RunFailed
+from sim.simulators import Simulator
+from tb.model.allocator import STRUCTURAL
+from tb.model.configured import table_of
+from tb.model.table import Table
+from tb.model.words import (
+    Command,
+    CommandStatus,
+    EntryKind,
+    EntryState,
+    Key,
+    Lookup,
+    Opcode,
+    Rights,
+)
+from tb.mutation import mutate
+from tb.needs import needs_icarus, needs_program
+from tb.programs.program import Accepts, Ask, Dma, Order, Program, Step, Until, Wait
+from tb.programs.script import ScriptError, parse, text_of
+from tb.programs.search import search
+from tb.programs.strategies import programs
+from tb.test_faults import FAULTS
+from tb.variants import SIZE, name_of, variants
+
+CONFIG = TableConfig(**SIZE)
+EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.script"))
+STEPS = 200
+"""Of each policy, where ``--steps`` says nothing else."""
+
+
+# As text
+
+
+def whole(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(0, 2**bits - 1)
+
+
+def keys() -> st.SearchStrategy[Key]:
+    return st.builds(Key, whole(24), whole(8))
+
+
+def rights() -> st.SearchStrategy[Rights]:
+    return st.builds(Rights, whole(5))
+
+
+def steps() -> st.SearchStrategy[Step]:
+    """Any step that there is, with anything in its fields."""
+    port, source = st.integers(0, CONFIG.ports - 1), st.integers(0, CONFIG.sources - 1)
+    commands = st.builds(
+        Command,
+        st.sampled_from(Opcode) | st.integers(len(Opcode), 15),
+        keys(),
+        variant=whole(8),
+        kind=st.sampled_from(EntryKind),
+        rights=rights(),
+        remote_invalidate=st.booleans(),
+        zero_based=st.booleans(),
+        header_valid=st.booleans(),
+        pd=whole(24),
+        qpn=whole(24),
+        base=whole(64),
+        length=whole(65),
+        page_shift=whole(5),
+        offset=whole(31),
+        first_translation=whole(6),
+        translations=whole(6),
+        frame=whole(40),
+        parent=keys(),
+    )
+    lookups = st.builds(Lookup, keys(), whole(24), whole(24), rights(), whole(64), whole(32))
+    cycles = st.integers(1, 1000)
+    return st.one_of(
+        st.builds(Order, source, commands),
+        st.builds(Ask, port, lookups),
+        st.builds(
+            lambda ask, tag: Ask(ask.port, _tagged(ask.lookup, tag), True),
+            st.builds(Ask, port, lookups),
+            whole(2),
+        ),
+        st.builds(Wait, cycles),
+        st.builds(Until, st.just("port"), port),
+        st.builds(Until, st.just("source"), source),
+        st.just(Until()),
+        st.builds(Dma, port, st.lists(st.integers(0, 1000), min_size=1).map(tuple)),
+        st.tuples(cycles, cycles).map(lambda pair: Accepts("port", 1, min(pair), max(pair))),
+    )
+
+
+def _tagged(lookup: Lookup, tag: int) -> Lookup:
+    return Lookup(**{**vars(lookup), "tag": tag})
+
+
+@settings(deadline=None, database=None, max_examples=40)
+@given(st.lists(steps(), min_size=1).map(lambda steps: Program(tuple(steps))))
+def test_what_is_printed_is_read_again(program: Program):
+    assert parse(text_of(program), CONFIG) == program
+
+
+def test_defaults_are_left_out():
+    program = Program(
+        (
+            Order(1, Command(Opcode.REGISTER, Key(5), rights=Rights(31), length=8192)),
+            Ask(2, Lookup(Key(5, 255), 0, 0, Rights(6), 0, 8)),
+            Accepts("port", 0),
+            Until(),
+        )
+    )
+    assert text_of(program) == (
+        "source 1 REGISTER key=5 rights=ALL length=0x2000\n"
+        "port 2 lookup key=5:255 rights=REMOTE_READ|REMOTE_WRITE length=8\n"
+        "port 0 accepts always\n"
+        "wait quiet\n"
+    )
+
+
+def test_what_is_no_step_is_left_out():
+    text = "# A comment\r\n\r\n  wait\t5 # five\r\n\nwait quiet"
+    assert parse(text, CONFIG) == Program((Wait(5), Until()))
+
+
+OPCODES = (
+    "accepts or an opcode, one of REGISTER, WRITE_TRANSLATION, LOCAL_INVALIDATE, "
+    "REMOTE_INVALIDATE, BIND, REREGISTER, DEREGISTER, QUERY, ALLOCATE, DEALLOCATE, "
+    "FAST_REGISTER, or a number from 11 to 15"
+)
+WAITS = "a number from 1 to 1000000, by quiet, or by port or source and its number"
+RIGHTS = "LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC, BIND"
+ACCEPTS = "accepts must be followed by always, or by numbers as in 1 of 1000"
+
+MISTAKES = {
+    "prot 0 lookup": "a step must begin with port, source or wait, not prot.",
+    "port": "port must be followed by a number from 0 to 2, as the table has 3.",
+    "port 3 lookup": "port must be followed by a number from 0 to 2, as the table has 3, not 3.",
+    "port -1 lookup": "port must be followed by a number from 0 to 2, as the table has 3, not -1.",
+    "source 3 QUERY": "source must be followed by a number from 0 to 2, as the table has 3, not 3.",
+    "port 0": "port 0 must be followed by lookup, accepts or dma.",
+    "port 0 REGISTER": "port 0 must be followed by lookup, accepts or dma, not REGISTER.",
+    "source 0": f"source 0 must be followed by {OPCODES}.",
+    "source 0 lookup": f"source 0 must be followed by {OPCODES}, not lookup.",
+    "source 0 7 key=1": f"source 0 must be followed by {OPCODES}, not 7.",
+    "wait": f"wait must be followed by {WAITS}.",
+    "wait 0": f"wait must be followed by {WAITS}, not 0.",
+    "wait 1000001": f"wait must be followed by {WAITS}, not 1000001.",
+    "wait port 3": "port must be followed by a number from 0 to 2, as the table has 3, not 3.",
+    "wait 5 6": "nothing must follow wait 5, but 6 does.",
+    "wait quiet 0": "nothing must follow wait quiet, but 0 does.",
+    "port 0 accepts": f"{ACCEPTS}.",
+    "port 0 accepts never": f"{ACCEPTS}.",
+    "port 0 accepts 2 of 1": f"{ACCEPTS}, not 2 of 1.",
+    "port 0 accepts 0 of 4": f"{ACCEPTS}, not 0 of 4.",
+    "port 0 accepts 1 in 4": f"{ACCEPTS}, not 1 in 4.",
+    "port 0 accepts 1 of 1001": f"{ACCEPTS}, not 1 of 1001.",
+    "port 0 dma": "dma must be followed by whole numbers from 0 to 1000.",
+    "port 0 dma 1 x": "dma must be followed by whole numbers from 0 to 1000, not x.",
+    "port 0 dma 1001": "dma must be followed by whole numbers from 0 to 1000, not 1001.",
+    "source 0 QUERY": "a command must name key, as in key=5.",
+    "port 0 lookup": "a lookup must name key and length, as in key=5.",
+    "port 0 lookup key=1": "a lookup must name length, as in length=5.",
+    "source 0 QUERY key": "key is not of the form field=value.",
+    "source 0 QUERY key=1 key=2": "key must be given once, not as 1 and 2.",
+    "source 0 QUERY key=1 lenght=5": "a command has no field lenght: did you mean length?",
+    "port 0 lookup zzz=1": (
+        "a lookup has no field zzz: it has key, pd, qpn, rights, address, length, tag."
+    ),
+    "source 0 QUERY key=x": "the index of key must be a whole number from 0 to 0xffffff, not x.",
+    "source 0 QUERY key=": "the index of key must be a whole number from 0 to 0xffffff, not empty.",
+    "source 0 QUERY key=16777216": (
+        "the index of key must be a whole number from 0 to 0xffffff, not 16777216."
+    ),
+    "source 0 QUERY key=1:256": (
+        "the variant of key must be a whole number from 0 to 255, not 256."
+    ),
+    "source 0 QUERY key=1 page_shift=32": (
+        "page_shift must be a whole number from 0 to 31, not 32."
+    ),
+    "port 0 lookup key=1 length=8 tag=4": "tag must be a whole number from 0 to 3, not 4.",
+    "source 0 QUERY key=1 first_translation=64": (
+        "first_translation must be a whole number from 0 to 63, not 64."
+    ),
+    "source 0 QUERY key=1 pd=\uff11": ("pd must be a whole number from 0 to 0xffffff, not \uff11."),
+    "source 0 QUERY key=1 pd=1_0": "pd must be a whole number from 0 to 0xffffff, not 1_0.",
+    "source 0 QUERY key=1 zero_based=yes": "zero_based must be 0 or 1, not yes.",
+    "source 0 QUERY key=1 kind=WINDOW": (
+        "kind must be one of REGION, WINDOW_1, WINDOW_2A, WINDOW_2B, not WINDOW."
+    ),
+    "source 0 QUERY key=1 rights=READ": (
+        f"rights must be ALL, NONE, or some of {RIGHTS} with | between them, not READ."
+    ),
+    "source 0 QUERY key=\x1b[31m": (
+        r"the index of key must be a whole number from 0 to 0xffffff, not '\x1b[31m'."
+    ),
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_mistakes(line: str):
+    with pytest.raises(ScriptError) as caught:
+        parse(f"wait 1\n# The next one is wrong.\n{line}\nwait 2\n", CONFIG)
+    assert (caught.value.line, caught.value.reason) == (3, MISTAKES[line])
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# Nothing\n"])
+def test_nothing(text: str):
+    with pytest.raises(ScriptError, match=r"^it has no steps$"):
+        parse(text, CONFIG)
+
+
+def test_sizes_are_those_of_the_table():
+    """The same script is fine for one table, and not for another."""
+    text = "port 4 lookup key=1 length=8 tag=15\n"
+    wide = parse(text, TableConfig(ports=5))
+    assert wide.steps == (Ask(4, Lookup(Key(1), 0, 0, Rights(0), 0, 8, 15), True),)
+    with pytest.raises(ScriptError, match="not 4"):
+        parse(text, TableConfig(ports=4))
+
+
+def test_the_page_says_the_same():
+    """The example is that of the file, and each sentence is what is said."""
+    page = (ROOT / "docs" / "scripts.md").read_text()
+    assert f"```\n{(ROOT / 'docs' / 'examples' / 'deregister.script').read_text()}```" in page
+    _, _, table = page.partition("| line 7 | sentence |\n|---|---|\n")
+    said = re.findall(r"^\| `(.+)` \| `(.+)` \|$", table.replace(r"\|", "|"), re.MULTILINE)
+    assert len(said) > 10
+    for line, sentence in said:
+        assert MISTAKES[line] == sentence
+
+
+# What is typed
+
+
+def test_files_that_are_no_script(refused: Callable[..., str], tmp_path: Path):
+    file = tmp_path / "a.script"
+    sentence = f"SCRIPT={file} can't be played: "
+    assert refused(f"SCRIPT={file}") == f"{sentence}it doesn't exist."
+    file.mkdir()
+    assert refused(f"SCRIPT={file}") == f"{sentence}it is no ordinary file."
+    file.rmdir()
+    file.write_bytes(b"wait 1 # \xff\n")
+    assert refused(f"SCRIPT={file}") == f"{sentence}it is no text."
+    file.write_text("# Nothing\n")
+    assert refused(f"SCRIPT={file}", verb="waves") == f"{sentence}it has no steps."
+    file.write_text("wait 1\nwait quite\n")
+    assert refused(f"SCRIPT={file}").startswith(f"SCRIPT={file}, line 2: wait must be followed by ")
+    file.write_text("port 1 dma 1\n")
+    assert refused(f"SCRIPT={file}", "PORTS=1") == (
+        f"SCRIPT={file}, line 1: port must be followed by a number from 0 to 0, "
+        "as the table has 1, not 1."
+    )
+
+
+@pytest.mark.parametrize(
+    "typed", ["SEED=1", "LOOKUPS=5", "QPS=1", "DMA_CYCLES=3", "BACKPRESSURE=half", "CAPTURE=x"]
+)
+def test_a_script_decides_what_happens(refused: Callable[..., str], typed: str):
+    assert refused(f"SCRIPT={EXAMPLES[0]}", typed) == (
+        f"{typed} must be left out: SCRIPT decides it."
+    )
+
+
+def test_a_script_and_a_case(refused: Callable[..., str]):
+    said = refused(f"SCRIPT={EXAMPLES[0].name}", "CASE=apply_now-fresh_dma")
+    assert said == f"SCRIPT={EXAMPLES[0].name} must be left out: CASE decides it."
+
+
+def test_table_has_to_be_watched(refused: Callable[..., str]):
+    assert refused(f"SCRIPT={EXAMPLES[0]}", "GHOST_VERSION=0").startswith("GHOST_VERSION must be 1")
+
+
+def test_a_table_can_be_typed_again():
+    config = TableConfig(**SIZE, arbiter="squash", ghost_version=False, scope=RetireScope.LOOKUP)
+    assert parse_table(words_of(config)) == config
+    assert words_of(TableConfig()) == []
+
+
+# At random
+
+
+class Owners:
+    """Carries out a program on the model, in one of the orders that races permit, and holds the
+    host to its rules.
+    """
+
+    def __init__(self, table: Table, sources: int, rng: random.Random):
+        self._table = table
+        self._queues: list[deque[Command]] = [deque() for _ in range(sources)]
+        self._rng = rng
+
+    def follow(self, program: Program) -> None:
+        for step in program.steps:
+            match step:
+                case Order(source, command):
+                    self._queues[source].append(command)
+                    self._check_turns(command)
+                case Until("source", number):
+                    while self._queues[number]:
+                        self._execute_one()
+                case Until(None):
+                    while any(self._queues):
+                        self._execute_one()
+                case Wait(cycles):
+                    for _ in range(self._rng.randrange(cycles)):
+                        self._execute_one()
+                case _:
+                    pass
+        while any(self._queues):
+            self._execute_one()
+
+    def _check_turns(self, command: Command) -> None:
+        """One source at a time makes, moves or ends what is at an index."""
+        busy = [
+            source
+            for source, queue in enumerate(self._queues)
+            if any(
+                other.opcode in STRUCTURAL and other.key.index == command.key.index
+                for other in queue
+            )
+        ]
+        assert command.opcode not in STRUCTURAL or len(busy) == 1, command
+
+    def _execute_one(self) -> None:
+        waiting = [queue for queue in self._queues if queue]
+        if not waiting:
+            return
+        command = self._rng.choice(waiting).popleft()
+        status = self._table.execute(command).status
+        entries = self._table.entries
+        if status is not CommandStatus.OK:
+            return
+        regions = {
+            index: set(entry.owned)
+            for index, entry in enumerate(entries)
+            if entry.state is not EntryState.INVALID and not entry.is_window
+        }
+        owned = [place for run in regions.values() for place in run]
+        assert len(owned) == len(set(owned)), f"{command} gives a translation to two owners"
+        if command.opcode is Opcode.WRITE_TRANSLATION:
+            first = command.first_translation
+            written = set(range(first, first + command.translations))
+            assert not written & set(owned), f"{command} writes what somebody owns"
+
+
+@settings(deadline=None, database=None, max_examples=60)
+@given(programs(CONFIG), st.integers(0, 2**32))
+def test_the_host_keeps_to_its_rules(program: Program, order: int):
+    """Whatever the order in which commands of several sources are carried out."""
+    Owners(table_of(CONFIG), CONFIG.sources, random.Random(order)).follow(program)
+
+
+CHOSEN = [
+    config
+    for place, scope in enumerate(RetireScope)
+    for config in variants(
+        scope=scope,
+        read_structure=list(ReadStructure)[place],
+        step_order=StepOrder.ENTRY_FIRST,
+    )[place::2]
+]
+"""Every policy with every choice that matters to it, with one scope and one read structure."""
+
+
+def report(request: pytest.FixtureRequest, config: TableConfig, simulator: Simulator) -> None:
+    """Plays as many steps as were asked for; a long run says how many those were."""
+    asked = request.config.getoption("--steps")
+    counts = search(config, simulator, seed=1, steps=asked or STEPS)
+    assert counts["steps"] >= (asked or STEPS)
+    assert counts["lookups OK"] > 0
+    assert counts["commands OK"] > 0
+    if asked:
+        with request.getfixturevalue("capsys").disabled():
+            print(f"\n{name_of(config)}, {simulator}: {counts}")
+
+
+@needs_icarus
+@pytest.mark.conformance
+@pytest.mark.parametrize("config", CHOSEN, ids=name_of)
+def test_random_programs(request: pytest.FixtureRequest, config: TableConfig):
+    report(request, config, Simulator.ICARUS)
+
+
+@pytest.mark.parametrize("config", CHOSEN[:1], ids=name_of)
+def test_random_programs_on_verilator(request: pytest.FixtureRequest, config: TableConfig):
+    report(request, config, Simulator.VERILATOR)
+
+
+# A program that fails
+
+
+def repeated(failed: RunFailed, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command that a failure names says, and fails with."""
+    make, verb, *words = shlex.split(failed.repeat)
+    assert (make, verb) == ("make", "sim")
+    capsys.readouterr()
+    assert main(["run", *words]) == 1
+    return capsys.readouterr().out
+
+
+OVERCONFIDENT = """
+from rtl.arbiter import ApplyNow
+from rtl.monitor import Guarantee
+
+
+class Overconfident(ApplyNow):
+    \"\"\"Never waits, and declares that nothing old is ever used.\"\"\"
+
+    @classmethod
+    def guarantees(cls, config):
+        return super().guarantees(config) | {Guarantee.FRESH_DMA}
+"""
+
+
+@needs_icarus
+def test_a_policy_that_declares_too_much(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """It is found by itself, made short, and can be repeated from what is printed."""
+    file = tmp_path / "overconfident.py"
+    file.write_text(OVERCONFIDENT)
+    config = TableConfig(**SIZE, arbiter=f"{file}:Overconfident")
+    with pytest.raises(RunFailed, match=r"declares fresh_dma, but violated it") as caught:
+        search(config, Simulator.ICARUS, seed=1, steps=20_000, wishes=12)
+    failed = caught.value
+    program = parse((failed.run_dir / "failing.script").read_text(), config)
+    assert len(program.steps) <= 8
+    assert text_of(program).strip() in failed.reason
+    said = repeated(failed, capsys)
+    found = re.search(r"Overconfident declares fresh_dma, but violated it [^\n]*", failed.reason)
+    assert found is not None
+    assert found[0] in said
+    assert "fresh_dma is violated" in said
+    assert (folder / "played.json").exists()
+
+
+@needs_icarus
+def test_a_table_that_differs_from_the_model(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    fault = FAULTS["one copy of the tables misses the writes"]
+    mutate(fault.cls, fault.right, fault.wrong, monkeypatch)
+    sound = table_design(CONFIG)
+    broken = Design(sound.name, lambda: SharedTable(CONFIG), f"{sound.key} {fault.wrong!r}")
+    with pytest.raises(RunFailed, match=fault.says) as caught:
+        search(CONFIG, Simulator.ICARUS, seed=1, steps=20_000, wishes=12, design=broken)
+    monkeypatch.setattr(runs, "table_design", lambda config: broken)
+    said = repeated(caught.value, capsys)
+    assert "but version since cycle" in said
+
+
+@needs_icarus
+def test_it_is_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """GTKWave is opened on a dump of the whole script."""
+    needs_program("fst2vcd")
+    opened: list[Path] = []
+    monkeypatch.setattr(cli, "open_in_gtkwave", lambda save: opened.append(save) or 0)
+    assert main(["waves", f"SCRIPT={EXAMPLES[0]}", "SIM=icarus"]) == 0
+    (save,) = opened
+    assert save.parent == folder.resolve()
+    assert re.findall(r"^\[markername\] (.+)$", save.read_text(), re.MULTILINE)
+
+
+# Scripts of the pages
+
+
+@needs_icarus
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_examples_are_played(folder: Path, capsys: pytest.CaptureFixture[str], script: Path):
+    assert main(["run", f"SCRIPT={script}", "SIM=icarus"]) == 0
+    said = capsys.readouterr().out
+    assert "drain_fence held everything that it declares." in said
+    assert f"repeat   make sim SCRIPT={script} SIM=icarus\n" in said
