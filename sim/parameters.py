@@ -338,6 +338,28 @@ PROOF_PARAMETERS = {
 """Those that say what is proved."""
 
 
+COVERAGE_PARAMETERS = {
+    p.name: p
+    for p in (
+        PROOF_PARAMETERS["arbiter"],
+        dataclasses.replace(RUN_PARAMETERS["seed"], default=1, meaning="of all random choices"),
+    )
+}
+"""Those that say what coverage is measured of."""
+
+
+def parse_coverage(words: Sequence[str]) -> dict[str, Any]:
+    """The value of each of :data:`COVERAGE_PARAMETERS`, from what was typed as ``NAME=value``.
+
+    Raises
+    ------
+    UsageError
+        In one sentence that names the parameter, the value and what is allowed.
+    """
+    values = _read(words, COVERAGE_PARAMETERS)[1]
+    return {p.name: values.get(p.name, p.default) for p in COVERAGE_PARAMETERS.values()}
+
+
 def parse_proof(words: Sequence[str]) -> dict[str, Any]:
     """The value of each of :data:`PROOF_PARAMETERS`, from what was typed as ``NAME=value``.
 
