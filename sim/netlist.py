@@ -149,13 +149,17 @@ def verilog(design: Design, cache: Path = CACHE) -> Path:
     NetlistFailed
         If Yosys refuses the component.
     """
-    key = netlist_key(design)
-    path = cache / "netlist" / key / f"{design.name}.v"
+    path = cache / "netlist" / netlist_key(design) / f"{design.name}.v"
+    return cached(path, lambda: write_verilog(design.name, rtlil_text(design), _PASSES))
+
+
+def cached(path: Path, make: Callable[[], str]) -> Path:
+    """A file of the cache, whose text is made if it isn't there."""
     if path.exists():
         return path
     with locked(path.parent):
         if not path.exists():
-            text = write_verilog(design.name, rtlil_text(design), _PASSES)
+            text = make()
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, text)
     return path

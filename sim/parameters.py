@@ -356,8 +356,7 @@ def parse_coverage(words: Sequence[str]) -> dict[str, Any]:
     UsageError
         In one sentence that names the parameter, the value and what is allowed.
     """
-    values = _read(words, COVERAGE_PARAMETERS)[1]
-    return {p.name: values.get(p.name, p.default) for p in COVERAGE_PARAMETERS.values()}
+    return _parse_only(words, COVERAGE_PARAMETERS)
 
 
 def parse_proof(words: Sequence[str]) -> dict[str, Any]:
@@ -368,8 +367,12 @@ def parse_proof(words: Sequence[str]) -> dict[str, Any]:
     UsageError
         In one sentence that names the parameter, the value and what is allowed.
     """
-    values = _read(words, PROOF_PARAMETERS)[1]
-    return {p.name: values.get(p.name, p.default) for p in PROOF_PARAMETERS.values()}
+    return _parse_only(words, PROOF_PARAMETERS)
+
+
+def _parse_only(words: Sequence[str], known: Mapping[str, Parameter]) -> dict[str, Any]:
+    values = _read(words, known)[1]
+    return {p.name: values.get(p.name, p.default) for p in known.values()}
 
 
 def _read(

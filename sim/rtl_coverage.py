@@ -47,14 +47,12 @@ def instrumented(design: Design, cache: Path = CACHE) -> Path:
     """
     key = netlist.netlist_key(design, Path(__file__))
     path = cache / "netlist" / f"{key}-lines" / f"{design.name}.v"
-    if path.exists():
-        return path
-    with netlist.locked(path.parent):
-        if not path.exists():
-            text = netlist.write_verilog(design.name, netlist.rtlil_text(design), _PASSES)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            netlist.replace(path, _marked(text, design.name))
-    return path
+
+    def make() -> str:
+        text = netlist.write_verilog(design.name, netlist.rtlil_text(design), _PASSES)
+        return _marked(text, design.name)
+
+    return netlist.cached(path, make)
 
 
 def _marked(text: str, top: str) -> str:
