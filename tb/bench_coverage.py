@@ -454,74 +454,140 @@ async def _touch_at_the_end(env: Environment, ended: Buffer, order: Sequence[Buf
         await env.command(1, ended.fast_register())
 
 
+OUT = CommandStatus.OUT_OF_BOUNDS
+
+
 @cocotb.test()
 async def statuses(dut: Any) -> None:
     """Every command fails by every rule of its own, and with an index outside the table."""
     env = Environment(dut)
     await env.start()
+    Status = CommandStatus
     size, rows = env.config.entries, env.config.translations
     region = shared_buffer(env.config, pages=4)
     free = replace(region, key=Key(6, 0x11)).moved(8, 0x200)
+    readable = replace(region, key=Key(7, 0x11)).moved(12, 0x300)
+    unbindable = replace(region, key=Key(8, 0x11)).moved(20, 0x400)
+    foreign = replace(region, key=Key(11, 0x11), pd=region.pd ^ 1, pages=2).moved(24, 0x500)
+    based = replace(region, key=Key(14, 0x11), pages=2).moved(26, 0x600)
     window = replace(region, key=Key(9, 0x11), pages=2)
+    bound = replace(window, key=Key(12, 0x11))
+    unbound = replace(window, key=Key(13, 0x11))
+    nobody = replace(region, key=Key(10, 0x11))
     outside = replace(region, key=Key(size, 0x11))
-    bind = window.bind(region, variant=0)
-    fast = free.fast_register()
-    stays = replace(region.reregister(region), translations=0)
-    writes = replace(region.register(), opcode=Opcode.WRITE_TRANSLATION)
-    writes = replace(writes, first_translation=16)
-    weak = replace(region, key=Key(7, 0x11)).moved(12, 0x300)
-    tied = replace(weak, key=Key(8, 0x11)).moved(20, 0x400)
     for command in (
         region.register(),
         free.allocate(),
-        replace(weak.register(), rights=Rights.BIND | Rights.REMOTE_READ),
-        replace(tied.register(), rights=ALL_RIGHTS & ~Rights.BIND),
+        replace(readable.register(), rights=Rights.BIND | Rights.REMOTE_READ),
+        replace(unbindable.register(), rights=ALL_RIGHTS & ~Rights.BIND),
+        foreign.register(),
+        replace(based.register(), zero_based=True, remote_invalidate=False),
         window.window(EntryKind.WINDOW_1),
+        bound.window(EntryKind.WINDOW_2B),
+        bound.bind(region, variant=0x11, qpn=7),
+        unbound.window(EntryKind.WINDOW_2A),
     ):
-        await _complete(env, command, CommandStatus.OK)
-    Status = CommandStatus
+        await _complete(env, command, Status.OK)
+
+    def strange(buffer: Buffer) -> Buffer:
+        return buffer.renamed(0x12)
+
+    def at(command: Command, buffer: Buffer) -> Command:
+        return replace(command, key=buffer.key)
+
+    bind = window.bind(region, variant=0)
+    fast = free.fast_register()
+    stays = replace(readable.reregister(readable), translations=0)
+    writes = replace(region.register(), opcode=Opcode.WRITE_TRANSLATION, first_translation=16)
+    remote = bound.remote_invalidate()
     for command, status in (
         *(
-            (command, Status.INDEX_OUT_OF_RANGE)
+            (at(command, outside), Status.INDEX_OUT_OF_RANGE)
             for command in (
-                outside.register(),
-                outside.fast_register(),
-                outside.allocate(),
-                outside.deallocate(),
-                outside.local_invalidate(),
-                outside.remote_invalidate(),
-                outside.reregister(outside),
-                outside.deregister(),
-                replace(bind, key=outside.key),
-                replace(writes, key=outside.key),
-                Command(Opcode.QUERY, outside.key),
+                region.register(),
+                writes,
+                region.local_invalidate(),
+                region.remote_invalidate(),
+                bind,
+                region.reregister(region),
+                region.deregister(),
+                Command(Opcode.QUERY, region.key),
+                region.allocate(),
+                window.deallocate(),
+                fast,
             )
         ),
         (Command(15, region.key), Status.UNKNOWN_OPCODE),
-        (replace(outside.register(), key=Key(10, 0), offset=PAGE), Status.BAD_PAGE),
-        (replace(outside.register(), key=Key(10, 0), base=2**64 - PAGE), OUT),
-        (replace(outside.allocate(), key=Key(10, 0), first_translation=rows - 1), OUT),
+        (region.register(), Status.WRONG_STATE),
+        (replace(nobody.register(), offset=PAGE), Status.BAD_PAGE),
+        (replace(nobody.register(), base=2**64 - PAGE), OUT),
         (replace(writes, page_shift=11), Status.BAD_PAGE),
         (replace(writes, first_translation=rows - 1, translations=2), OUT),
-        (replace(fast, page_shift=11), Status.BAD_PAGE),
-        (replace(fast, first_translation=rows - 1), OUT),
-        (replace(fast, key=window.key), Status.WRONG_STATE),
+        *(
+            case
+            for make in (Buffer.local_invalidate, Buffer.remote_invalidate)
+            for case in (
+                (make(nobody), Status.WRONG_STATE),
+                (make(strange(region)), Status.WRONG_VARIANT),
+                (make(window), Status.WRONG_KIND),
+                (replace(make(region), pd=foreign.pd), Status.WRONG_PD),
+                (make(region), Status.WINDOWS_BOUND),
+                (make(free), Status.ALREADY_FREE),
+            )
+        ),
+        (replace(remote, header_valid=False), Status.HEADER_INVALID),
+        (replace(remote, qpn=8), Status.WRONG_QPN),
+        (based.remote_invalidate(), Status.NOT_ENABLED),
+        (at(bind, nobody), Status.WRONG_STATE),
+        (at(bind, strange(window)), Status.WRONG_VARIANT),
+        (at(bind, region), Status.WRONG_KIND),
+        (at(bind, bound), Status.ALREADY_BOUND),
+        (replace(bind, pd=foreign.pd), Status.WRONG_PD),
+        (replace(at(bind, unbound), length=0), Status.ZERO_LENGTH),
+        (replace(bind, zero_based=True), Status.ZERO_BASED),
+        (replace(bind, parent=outside.key), Status.PARENT_OUT_OF_RANGE),
+        (replace(bind, parent=free.key), Status.PARENT_STATE),
+        (replace(bind, parent=strange(region).key), Status.PARENT_VARIANT),
+        (replace(bind, parent=bound.key), Status.PARENT_KIND),
+        (replace(bind, parent=foreign.key), Status.PARENT_PD),
+        (replace(bind, parent=based.key), Status.PARENT_ZERO_BASED),
+        (replace(bind, parent=unbindable.key), Status.BIND_NOT_ALLOWED),
+        (replace(bind, parent=readable.key), Status.LOCAL_WRITE_MISSING),
+        (replace(bind, length=region.length + 1), Status.OUTSIDE_PARENT),
+        (free.reregister(free), Status.WRONG_STATE),
+        (at(stays, window), Status.WRONG_KIND),
+        (region.reregister(region), Status.WINDOWS_BOUND),
         (replace(stays, page_shift=13), Status.BAD_PAGE),
         (replace(stays, length=stays.length + PAGE), OUT),
-        (replace(stays, key=window.key), Status.WRONG_KIND),
-        (replace(bind, parent=Key(size, 0x11)), Status.PARENT_OUT_OF_RANGE),
-        (replace(bind, parent=tied.key), Status.BIND_NOT_ALLOWED),
-        (replace(bind, parent=weak.key), Status.LOCAL_WRITE_MISSING),
-        (replace(bind, length=region.length + 1), Status.OUTSIDE_PARENT),
+        (readable.reregister(readable), Status.RANGE_IN_USE),
+        (nobody.deregister(), Status.WRONG_STATE),
+        (window.deregister(), Status.WRONG_KIND),
+        (region.deregister(), Status.WINDOWS_BOUND),
+        (region.allocate(), Status.WRONG_STATE),
+        (replace(nobody.allocate(), first_translation=rows - 1), OUT),
+        (nobody.deallocate(), Status.WRONG_STATE),
+        (region.deallocate(), Status.WRONG_KIND),
+        (at(fast, region), Status.WRONG_STATE),
+        (at(fast, unbound), Status.WRONG_KIND),
+        (replace(fast, pd=foreign.pd), Status.WRONG_PD),
+        (replace(fast, page_shift=11), Status.BAD_PAGE),
+        (replace(fast, first_translation=rows - 1), OUT),
+        (replace(fast, first_translation=16), Status.RANGE_NOT_OWNED),
     ):
         await _complete(env, command, status)
-    await _complete(env, window.deallocate(), CommandStatus.OK)
-    await _complete(env, window.window(EntryKind.WINDOW_2A), CommandStatus.OK)
-    await _complete(env, replace(fast, key=window.key), CommandStatus.WRONG_KIND)
+    # And what succeeds, one after another.
+    for command in (
+        replace(writes, first_translation=28),
+        Command(Opcode.QUERY, region.key),
+        stays,
+        replace(remote, qpn=7),
+        window.deallocate(),
+        region.local_invalidate(),
+        fast,
+        region.deregister(),
+    ):
+        await _complete(env, command, Status.OK)
     await env.finish()
-
-
-OUT = CommandStatus.OUT_OF_BOUNDS
 
 
 async def _complete(
