@@ -44,13 +44,14 @@ TESTS = [
     *("second_invalidate", "zero_length", "zero_based", "windows_of_a_queue_pair", "who_owns_what"),
     *("random_lookups", "every_status", "end_of_the_address_space", "tags_in_use"),
     *("two_changes_in_one_cycle", "translations_are_not_reused_early"),
-    *("statuses", "together", "touches", "races"),
+    *("statuses", "together", "touches", "a_range_is_awaited", "everywhere"),
+    "races",
 ]
 
 RTL_SIZE: Mapping[str, Any] = {**SIZE, "ports": 2, "translations": 32, "ghost_version": False}
 """The table whose hardware is looked at: as it would be built, without ghosts and monitor."""
 
-RTL_TESTS = [*TESTS[:-1], "wide_values"]
+RTL_TESTS = [*TESTS[:-1], "wide_values", "invalidate_at_every_offset", "rebind_at_every_offset"]
 
 
 @dataclass(frozen=True)

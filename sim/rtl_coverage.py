@@ -11,11 +11,11 @@ passes it on. Rows of memories are not counted.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rtl.config import TableConfig
+from rtl.config import StepOrder, TableConfig
 from sim import netlist
 from sim.netlist import CACHE, Design
 
@@ -144,11 +144,11 @@ class Excuse:
     reason : str
         A sentence.
     holds : function
-        Of the configuration and the point.
+        Of the configuration, the point, and its line of Verilog.
     """
 
     reason: str
-    holds: Callable[[TableConfig, Point], bool]
+    holds: Callable[[TableConfig, Point, str], bool]
 
 
 def _toggles(pattern: str) -> Callable[[Point], bool]:
@@ -159,81 +159,102 @@ def _toggles(pattern: str) -> Callable[[Point], bool]:
     )
 
 
+def _ends_none(config: TableConfig) -> bool:
+    return config.arbiter not in ("squash", "version_check")
+
+
 _aborts = _toggles(r"pipeline_\d+\.fixed_abort")
-_kills = _toggles(r"\.kill__\d+(\[\d+\])?")
-_holds = _toggles(r"\.(held(\[\d+\])?|change__\d+__held)")
 
 EXCUSES: Sequence[Excuse] = (
     Excuse(
         "The policy ends no lookup.",
-        lambda config, point: _aborts(point) and config.arbiter not in ("squash", "version_check"),
+        lambda config, point, line: (
+            _ends_none(config)
+            and (_aborts(point) or (point.name == "cond_then" and "= aborted ? " in line))
+        ),
     ),
     Excuse(
-        "The policy stops no DMA.",
-        lambda config, point: _kills(point) and config.arbiter not in ("squash", "version_check"),
-    ),
-    Excuse(
-        "The policy makes nobody wait.",
-        lambda config, point: _holds(point) and config.arbiter == "apply_now",
-    ),
-    Excuse(
-        "The tags are always ready to be taken back.",
-        lambda config, point: _toggles(r"\.retire__\d+__ready")(point),
-    ),
-    Excuse(
-        "There are no ghosts in this table, and so no version.",
-        lambda config, point: _toggles(r"\.change__\d+__version\[\d+\]")(point),
+        "With `STEP_ORDER=entry_first` a command removes translations after its A alone.",
+        lambda config, point, line: (
+            config.step_order is StepOrder.ENTRY_FIRST
+            and point.place == "commands.worker"
+            and point.name == "else"
+            and "if (job__finishing) begin" in line
+        ),
     ),
 )
-"""What is never seen in a table of one configuration, beside lines whose condition is constant."""
+"""What is never seen in a table of one configuration, beside what is constant."""
 
 CONSTANT = "The condition is constant in this configuration."
 
+_CONDITIONS = {
+    "if": (re.compile(r"\bif \((\w+)\) begin"), "1'h0"),
+    "elsif": (re.compile(r"\bif \((\w+)\) begin"), "1'h0"),
+    "else": (re.compile(r"\bif \((\w+)\) begin"), "1'h1"),
+    "cond_then": (re.compile(r"= (\w+) \? "), "1'h0"),
+    "cond_else": (re.compile(r"= (\w+) \? "), "1'h1"),
+}
+"""By the kind of a branch: where its condition is, and the value with which it is never taken."""
 
-def constant_lines(text: str) -> set[int]:
-    """Numbers of the lines of a Verilog text that are branches whose condition is always low.
 
-    A condition counts as low that is a conjunction with a 0 in it, or with another one that is low.
+class Constants:
+    """Which conditions of a Verilog text have always the same value.
+
+    Only what follows from constants in the same module, through *and*, *or* and *not*.
+
+    Parameters
+    ----------
+    text : str
     """
-    found: set[int] = set()
-    lines = text.splitlines()
-    begin = 0
-    for end, line in enumerate(lines):
-        if line == "endmodule":
-            low = _low(lines[begin:end])
-            for number in range(begin, end):
-                branch = _BRANCH.search(lines[number])
-                if branch is not None and branch[1] in low:
-                    found.add(number + 1)
-            begin = end
-    return found
+
+    def __init__(self, text: str):
+        self.lines = text.splitlines()
+        self._values: list[Mapping[str, str]] = []
+        begin = 0
+        for end, line in enumerate(self.lines):
+            if line == "endmodule":
+                values = _values(self.lines[begin:end])
+                self._values += [values] * (end + 1 - begin)
+                begin = end + 1
+
+    def never(self, point: Point) -> bool:
+        """Whether the point is a branch that is never taken."""
+        if point.kind != "line" or point.name not in _CONDITIONS:
+            return False
+        pattern, value = _CONDITIONS[point.name]
+        found = pattern.search(self.lines[point.line - 1])
+        return found is not None and self._values[point.line - 1].get(found[1]) == value
 
 
-_BRANCH = re.compile(r"\bif \((\w+)\) begin")
-_AND = re.compile(r"assign (\w+) = (\S+) && ?(\S+);|assign (\w+) = (\S+) & (\S+);")
+_ASSIGN = re.compile(r"^  assign (\w+) = (~ )?([\w']+)(?: ([&|]) ([\w']+))?;$")
 
 
-def _low(lines: Iterable[str]) -> set[str]:
-    terms = {}
-    for line in lines:
-        match = _AND.search(line)
-        if match is not None:
-            target, *operands = [group for group in match.groups() if group is not None]
-            terms[target] = operands
-    low = {"1'h0"}
+def _values(lines: Iterable[str]) -> dict[str, str]:
+    """The signals that are constant."""
+    assigns = [found.groups() for line in lines if (found := _ASSIGN.match(line))]
+    low, high = "1'h0", "1'h1"
+    values = {low: low, high: high}
     while True:
-        more = {target for target, operands in terms.items() if low & set(operands)} - low
-        if not more:
-            return low
-        low |= more
+        before = len(values)
+        for target, inverted, one, operator, other in assigns:
+            operands = {values.get(one), values.get(other)} if operator else {values.get(one)}
+            decides = low if operator == "&" else high
+            if operator and decides in operands:
+                values[target] = decides
+            elif len(operands) == 1 and None not in operands:
+                value = operands.pop()
+                values[target] = {low: high, high: low}[value] if inverted else value
+        if len(values) == before:
+            return values
 
 
 def explain(config: TableConfig, text: str, points: Iterable[Point]) -> Iterator[tuple[Point, str]]:
     """The points that were not seen, each with the reason; empty if there is none."""
-    constant = constant_lines(text)
+    constants = Constants(text)
     for point in points:
         if point.count:
             continue
-        reasons = (excuse.reason for excuse in EXCUSES if excuse.holds(config, point))
-        why = CONSTANT if point.kind == "line" and point.line in constant else ""
-        yield point, why or next(reasons, "")
+        line = constants.lines[point.line - 1]
+        reasons = [CONSTANT] * constants.never(point)
+        reasons += [excuse.reason for excuse in EXCUSES if excuse.holds(config, point, line)]
+        yield point, next(iter(reasons), "")

@@ -11,6 +11,7 @@ import cocotb
 from rtl.config import OnPending
 from sim.run import bench_parameters
 from tb.agents.environment import Environment
+from tb.agents.generators import GENERATORS
 from tb.agents.ports import Port
 from tb.agents.requests import CommandRequest, LookupRequest
 from tb.agents.scenes import ALL_RIGHTS, PAGE, Buffer, shared_buffer
@@ -23,6 +24,7 @@ from tb.model.words import (
     EntryState,
     Key,
     Lookup,
+    LookupStatus,
     Opcode,
     Rights,
 )
@@ -199,7 +201,7 @@ class Scene:
         has been applied, or it has been waiting for some time.
     dma_pause : int
     keeper : bool
-        Another lookup of the entry is in DMA before all that.
+        Another lookup of the entry is in DMA before all that, on the first of the ports.
     step : bool
         The last of the ``beats`` is taken a few cycles after the first command, and not before.
     """
@@ -324,8 +326,8 @@ async def _play(
     to = min(starts, key=lambda state: len(way(EntryKind[kind], begin, state)))
     opcodes = [*way(EntryKind[kind], begin, to), Opcode[opcode]]
     if scene.keeper:
-        env.ports[-1].dma.pause = lambda: 25
-        await env.look_up(len(env.ports) - 1, subject.lookup(1))
+        env.ports[scene.ports[0]].dma.pause = lambda: 25
+        await env.look_up(scene.ports[0], subject.lookup(1))
     gates = []
     for port in env.ports:
         port.dma.pause = lambda: scene.dma_pause
@@ -578,6 +580,7 @@ async def statuses(dut: Any) -> None:
     # And what succeeds, one after another.
     for command in (
         replace(writes, first_translation=28),
+        replace(writes, translations=0),
         Command(Opcode.QUERY, region.key),
         stays,
         replace(remote, qpn=7),
@@ -599,12 +602,78 @@ async def _complete(
 
 
 @cocotb.test()
+async def everywhere(dut: Any) -> None:
+    """Every source changes every entry, and every check fails on every port."""
+    env = Environment(dut, (0, 0))
+    await env.start()
+    config = env.config
+    buffer = shared_buffer(config, pages=1)
+    for index, source in itertools.product(range(config.entries), range(len(env.sources))):
+        here = replace(buffer, key=Key(index, 0))
+        for command in (here.register(), here.local_invalidate(), here.deregister()):
+            await _complete(env, command, CommandStatus.OK, source)
+    window = replace(buffer, key=Key(9, 0x11))
+    for command in (
+        replace(buffer.register(), length=2 * PAGE, translations=1),
+        window.window(EntryKind.WINDOW_2B),
+        window.bind(buffer, variant=0x11, qpn=7),
+    ):
+        await _complete(env, command, CommandStatus.OK)
+    good = window.lookup(0, 8, qpn=7)
+    atomic = replace(buffer.lookup(4, 8), rights=Rights.REMOTE_ATOMIC)
+    for port, (lookup, status) in itertools.product(
+        range(len(env.ports)),
+        (
+            (good, LookupStatus.OK),
+            (replace(good, key=Key(config.entries, 0)), LookupStatus.INDEX_OUT_OF_RANGE),
+            (replace(good, key=Key(9, 0x12)), LookupStatus.WRONG_VARIANT),
+            (replace(good, key=Key(3, 0)), LookupStatus.WRONG_STATE),
+            (replace(good, pd=good.pd ^ 1), LookupStatus.WRONG_PD),
+            (replace(good, qpn=8), LookupStatus.WRONG_QPN),
+            (replace(good, rights=Rights.REMOTE_ATOMIC), LookupStatus.RIGHTS_MISSING),
+            (replace(good, length=PAGE + 1), LookupStatus.OUT_OF_BOUNDS),
+            (atomic, LookupStatus.MISALIGNED),
+            (buffer.lookup(PAGE, 8), LookupStatus.NO_TRANSLATION),
+        ),
+    ):
+        assert (await env.look_up(port, lookup)).status is status, lookup
+    await env.finish()
+
+
+@cocotb.test()
+async def a_range_is_awaited(dut: Any) -> None:
+    """Each source writes translations that another one still has to give up."""
+    env = Environment(dut, (4, 4))
+    await env.start()
+    old = shared_buffer(env.config, pages=3)
+    new = replace(old, key=Key(9, 0x20), frame=0x9000)
+    for source, distance in itertools.product(range(3), range(2, 12)):
+        await env.command(0, old.register())
+        for port in env.ports:
+            port.submit(old.lookup(100, 3 * PAGE - 200))
+        await env.wait(2)
+        env.sources[(source + 1) % 3].submit(old.deregister())
+        await env.wait(distance)
+        later = env.sources[source].submit(new.register())
+        await env.quiet()
+        assert later.completion is not None
+        assert later.completion.status is CommandStatus.OK
+        await env.command(0, new.deregister())
+        # Whoever was first had the range.
+        await env.command(0, Command(Opcode.QUERY, old.key))
+    await env.finish()
+
+
+@cocotb.test()
 async def wide_values(dut: Any) -> None:
     """Every bit of every field is high at times, and low at others."""
     env = Environment(dut, (0, 0))
     await env.start()
     rng = env.fork_rng()
     config = env.config
+    for port in env.ports:
+        # By the page, a lookup of some gigabytes would take a million cycles.
+        port.dma.beat_bytes = 2**32
     for number in range(60):
         shift = rng.choice([12, rng.randrange(12, 32), 30, 31])
         pages = rng.randint(1, 5)
@@ -635,6 +704,7 @@ async def wide_values(dut: Any) -> None:
         await _complete(env, Command(Opcode.QUERY, key), CommandStatus.OK, source)
         start = 0 if region.zero_based else base
         for port in env.ports:
+            port.accepts = GENERATORS[rng.choice([*GENERATORS])](env.fork_rng())
             for _ in range(3):
                 place = rng.choice([0, rng.randrange(length)])
                 most = min(length - place, 2**32 - 1)
@@ -677,6 +747,16 @@ async def wide_values(dut: Any) -> None:
         )
         if noise.opcode is not Opcode.REMOTE_INVALIDATE:
             await _complete(env, noise, CommandStatus.INDEX_OUT_OF_RANGE, source)
+        # The lookups are still there when their entry changes, though not in what they see of it.
+        stays = replace(region, opcode=Opcode.REREGISTER, variant=key.variant, translations=0)
+        await _complete(env, stays, CommandStatus.OK, source)
+        await env.quiet()
+        for port in env.ports:
+            for _ in range(2):
+                twice = Lookup(key, region.pd, 0, Rights.REMOTE_WRITE, start, 1, tag=0)
+                port.submit(twice, chooses_tag=True)
         await env.quiet()
         await _complete(env, Command(Opcode.DEREGISTER, key), CommandStatus.OK, source)
+    whole = Command(Opcode.WRITE_TRANSLATION, Key(0, 0), translations=config.translations)
+    await _complete(env, whole, CommandStatus.OK)
     await env.finish()

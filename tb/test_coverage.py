@@ -10,7 +10,7 @@ from rtl.config import RetireScope, TableConfig
 from sim import coverage, rtl_coverage, simulators
 from sim.coverage import Hardware, bins_report, failures, hardware_report
 from sim.netlist import ROOT
-from sim.rtl_coverage import CONSTANT, Point, constant_lines, explain
+from sim.rtl_coverage import CONSTANT, Constants, Point, explain
 from sim.run import run
 from tb.agents.requests import LookupRequest
 from tb.coverage.bins import GROUPS, STATUSES, Company, Moment, Phase
@@ -195,22 +195,39 @@ class TestUnreachable:
 class TestHardware:
     TEXT = """module top(a, b);
   assign _1_ = a & 1'h0;
-  assign _2_ = b & _1_;
+  assign _2_ = ~ _1_;
+  assign _3_ = b | _2_;
   always_comb begin
     if (a) begin
-    end else if (_2_) begin
+    end else if (_1_) begin
+    end
+    if (_3_) begin
     end
   end
+  assign c = _1_ ? a : b;
 endmodule
 module other(b);
-    if (_2_) begin
+    if (_1_) begin
     end
 endmodule
 """
 
-    def test_conditions_that_are_never_high(self):
+    @pytest.mark.parametrize(
+        ("line", "branch", "never"),
+        [
+            (6, "if", False),
+            (7, "elsif", True),
+            (9, "if", False),
+            (9, "else", True),
+            (12, "cond_then", True),
+            (12, "cond_else", False),
+            (15, "if", False),
+        ],
+    )
+    def test_branches_that_are_never_taken(self, line: int, branch: str, never: bool):
         """Names belong to one module."""
-        assert constant_lines(self.TEXT) == {6}
+        point = Point("line", "top", "", branch, line, 0)
+        assert Constants(self.TEXT).never(point) == never
 
     def test_what_a_simulation_counted(self, tmp_path: Path):
         path = tmp_path / rtl_coverage.DATA
@@ -229,9 +246,9 @@ endmodule
 
     def test_what_was_not_seen_has_a_reason_or_none(self):
         points = [
-            Point("line", "top", "", "elsif", 6, 0),
-            Point("line", "top", "", "if", 5, 0),
-            Point("line", "top", "", "if", 5, 3),
+            Point("line", "top", "", "elsif", 7, 0),
+            Point("line", "top", "", "if", 6, 0),
+            Point("line", "top", "", "if", 6, 3),
             Point("toggle", "p", "pipeline_0", "fixed_abort:0->1", 9, 0),
         ]
         ends = "The policy ends no lookup."
