@@ -144,7 +144,7 @@ class Excuse:
     reason : str
         A sentence.
     holds : function
-        Of the configuration, the point, and its line of Verilog.
+        Of the configuration, the point, and its line of Verilog with the next one.
     """
 
     reason: str
@@ -164,6 +164,8 @@ def _ends_none(config: TableConfig) -> bool:
 
 
 _aborts = _toggles(r"pipeline_\d+\.fixed_abort")
+_fourth = _toggles(r"pipeline_\d+\.buffer\.(kept_count|again)\[2\]")
+_behind = re.compile(r"'h[23]: +_\d+_ = item__[23];")
 
 EXCUSES: Sequence[Excuse] = (
     Excuse(
@@ -181,6 +183,14 @@ EXCUSES: Sequence[Excuse] = (
             and point.name == "else"
             and "if (job__finishing) begin" in line
         ),
+    ),
+    Excuse(
+        "Three lookups are kept for a replay at most; a fourth comes as one goes.",
+        lambda config, point, line: _fourth(point),
+    ),
+    Excuse(
+        "Only the proofs look here, and no lookup has more before it than there are stages.",
+        lambda config, point, line: point.name == "case" and bool(_behind.search(line)),
     ),
 )
 """What is never seen in a table of one configuration, beside what is constant."""
@@ -254,7 +264,7 @@ def explain(config: TableConfig, text: str, points: Iterable[Point]) -> Iterator
     for point in points:
         if point.count:
             continue
-        line = constants.lines[point.line - 1]
+        line = " ".join(constants.lines[point.line - 1 : point.line + 1])
         reasons = [CONSTANT] * constants.never(point)
         reasons += [excuse.reason for excuse in EXCUSES if excuse.holds(config, point, line)]
         yield point, next(iter(reasons), "")

@@ -239,7 +239,8 @@ def stage(rng: random.Random, ports: int, target: Bin) -> Scene:
         case Phase.WAITING if rng.random() < 0.5:
             return replace(held, blockers=rng.randrange(1, 5))
         case Phase.WAITING | Phase.REFUSED:
-            keeper = rng.random() < 0.5
+            # On the port of both, it is in DMA while the other one comes.
+            keeper = company == Company.SAME_PORT or rng.random() < 0.5
             return replace(
                 some, offset=-rng.randrange(24), keeper=keeper, blockers=rng.randrange(2)
             )
@@ -610,8 +611,15 @@ async def everywhere(dut: Any) -> None:
     buffer = shared_buffer(config, pages=1)
     for index, source in itertools.product(range(config.entries), range(len(env.sources))):
         here = replace(buffer, key=Key(index, 0))
-        for command in (here.register(), here.local_invalidate(), here.deregister()):
-            await _complete(env, command, CommandStatus.OK, source)
+        await _complete(env, here.register(), CommandStatus.OK, source)
+        for port in env.ports:
+            port.submit(here.lookup(0, 8))
+        await env.quiet()
+        # So often that versions begin again.
+        for _ in range(4):
+            await _complete(env, here.local_invalidate(), CommandStatus.OK, source)
+            await _complete(env, here.fast_register(), CommandStatus.OK, source)
+        await _complete(env, here.deregister(), CommandStatus.OK, source)
     window = replace(buffer, key=Key(9, 0x11))
     for command in (
         replace(buffer.register(), length=2 * PAGE, translations=1),
@@ -705,7 +713,7 @@ async def wide_values(dut: Any) -> None:
         start = 0 if region.zero_based else base
         for port in env.ports:
             port.accepts = GENERATORS[rng.choice([*GENERATORS])](env.fork_rng())
-            for _ in range(3):
+            for _ in range(rng.randint(1, 3)):
                 place = rng.choice([0, rng.randrange(length)])
                 most = min(length - place, 2**32 - 1)
                 asked = rng.choice([most, rng.randint(1, most)])
