@@ -8,7 +8,7 @@ READY := $(VENV)/ready
 .DELETE_ON_ERROR:
 .SUFFIXES:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: sim waves verilog prove test lint clean help
+.PHONY: sim waves verilog prove coverage test lint clean help
 
 # Every VAR=value typed on the command line goes to the program as it was typed, so that a wrong
 # name is refused there, in one place. PYTHON is make's own.
@@ -31,6 +31,9 @@ verilog: $(READY)
 
 prove: $(READY)
 	@$(VENV)/bin/python -m sim prove $(parameters)
+
+coverage: $(READY)
+	@$(VENV)/bin/python -m sim coverage $(parameters)
 
 # These take no parameters, but for those that are named.
 others = $(filter-out $(1),$(typed))
@@ -59,6 +62,7 @@ help:
 	@echo '               with SCRIPT=... it plays steps of your own'
 	@echo 'make verilog   write the table as one Verilog file'
 	@echo 'make prove     prove what each policy declares, and refute the rest'
+	@echo 'make coverage  say what the benches reach, and what can never be reached'
 	@echo 'make test      run all tests, or those that a policy must pass: ARBITER=...'
 	@echo 'make lint      check style and types'
 	@echo 'make clean     remove everything that was built or run'

@@ -17,6 +17,7 @@ from cocotb_tools.runner import VerilatorControlFile, get_runner
 
 from sim import netlist, simulators
 from sim.netlist import CACHE, Design
+from sim.rtl_coverage import instrumented
 from sim.simulators import Simulator
 
 TIMESCALE = ("1ns", "1ps")
@@ -29,6 +30,9 @@ _FLAGS = {
     Simulator.VERILATOR: ("--assert", "-Wno-fatal", "--no-public-flat-rw"),
     Simulator.ICARUS: (),
 }
+
+_COVERAGE = ("--coverage-line", "--coverage-toggle", "--coverage-max-width", "1024")
+"""The widest word is a command, with what is kept of it."""
 
 _STUB = """module stub(clk, q);
   input clk;
@@ -53,6 +57,8 @@ class Build:
     simulator : Simulator
     waves : bool
         Whether its runs can be dumped.
+    coverage : bool
+        Whether its runs say what they covered.
     folder : Path
         Where it is, and where ``build.log`` tells how it was made.
     verilog : Path
@@ -62,12 +68,18 @@ class Build:
     design: str
     simulator: Simulator
     waves: bool
+    coverage: bool
     folder: Path
     verilog: Path
 
 
 def build(
-    design: Design, simulator: Simulator, *, waves: bool = False, cache: Path = CACHE
+    design: Design,
+    simulator: Simulator,
+    *,
+    waves: bool = False,
+    coverage: bool = False,
+    cache: Path = CACHE,
 ) -> Build:
     """Compiles a design, or finds it in the cache.
 
@@ -77,6 +89,9 @@ def build(
     simulator : Simulator
     waves : bool
         Whether its runs are to be dumped. That flavour is a build of its own: it is slower.
+    coverage : bool
+        Whether its runs are to leave a ``coverage.dat``: Verilator only, another flavour, and made
+        from the text of :func:`sim.rtl_coverage.instrumented`.
     cache : Path
         Folder of the cache. Several processes may use it at a time.
 
@@ -88,16 +103,17 @@ def build(
         If it refuses the design.
     """
     simulators.require(simulator)
-    source = netlist.verilog(design, cache)
-    key = netlist.short_hash(design.name, source.read_text(), *_tool_key(simulator, waves))
-    flavour = f"{simulator}-waves" if waves else f"{simulator}"
-    folder = cache / flavour / key
-    made = Build(design.name, simulator, waves, folder, source)
+    source = (instrumented if coverage else netlist.verilog)(design, cache)
+    tools = _tool_key(simulator, waves, coverage)
+    key = netlist.short_hash(design.name, source.read_text(), *tools)
+    folder = cache / f"{simulator}{_flavour(waves, coverage)}" / key
+    made = Build(design.name, simulator, waves, coverage, folder, source)
     if not _is_complete(folder):
         overrides = {}
         if simulator is Simulator.VERILATOR:
             # The runtime is taken out of the list of what to compile, and into the link.
-            overrides = {"VM_GLOBAL_FAST": "", "USER_LDLIBS": str(_runtime(waves, cache))}
+            runtime = _runtime(waves, coverage, cache)
+            overrides = {"VM_GLOBAL_FAST": "", "USER_LDLIBS": str(runtime)}
         with netlist.locked(folder):
             if not _is_complete(folder):
                 _compile(made, overrides)
@@ -108,7 +124,15 @@ def build(
     return made
 
 
-def _tool_key(simulator: Simulator, waves: bool) -> list[str]:
+def _flavour(waves: bool, coverage: bool) -> str:
+    return f"{'-waves' if waves else ''}{'-coverage' if coverage else ''}"
+
+
+def _flags(simulator: Simulator, coverage: bool) -> tuple[str, ...]:
+    return (*_FLAGS[simulator], *(_COVERAGE if coverage else ()))
+
+
+def _tool_key(simulator: Simulator, waves: bool, coverage: bool) -> list[str]:
     """Everything but the design that changes what comes out of a build."""
     return [
         simulator,
@@ -116,25 +140,27 @@ def _tool_key(simulator: Simulator, waves: bool) -> list[str]:
         f"cocotb {importlib.metadata.version('cocotb')}",
         # The simulation finds cocotb's libraries by this path.
         str(cocotb_tools.config.libs_dir),
-        repr((_FLAGS[simulator], TIMESCALE, waves, sorted(simulators.make_overrides().items()))),
+        repr((_flags(simulator, coverage), TIMESCALE, waves)),
+        repr(sorted(simulators.make_overrides().items())),
         netlist.source_hash([Path(__file__)]),
     ]
 
 
-def _runtime(waves: bool, cache: Path) -> Path:
+def _runtime(waves: bool, coverage: bool, cache: Path) -> Path:
     """Verilator's runtime as an archive, made from the build of a design with nothing in it.
 
     That way it has the same options as every other build by construction.
     """
-    folder = cache / ("runtime-waves" if waves else "runtime")
-    folder /= netlist.short_hash(*_tool_key(Simulator.VERILATOR, waves))
+    folder = cache / f"runtime{_flavour(waves, coverage)}"
+    folder /= netlist.short_hash(*_tool_key(Simulator.VERILATOR, waves, coverage))
     archive = folder / "runtime.a"
     with netlist.locked(folder):
         if not _is_complete(folder):
             source = folder / "stub.v"
             _empty(folder)
             source.write_text(_STUB)
-            _compile(Build("stub", Simulator.VERILATOR, waves, folder / "stub", source), {})
+            stub = Build("stub", Simulator.VERILATOR, waves, coverage, folder / "stub", source)
+            _compile(stub, {})
             objects = [str(path) for path in sorted((folder / "stub").glob("verilated*.o"))]
             subprocess.run(["ar", "rcsD", str(archive), *objects], check=True)
             shutil.rmtree(folder / "stub")
@@ -159,7 +185,7 @@ def _compile(target: Build, overrides: dict[str, str]) -> None:
                 sources=sources,
                 hdl_toplevel=target.design,
                 build_dir=folder,
-                build_args=_FLAGS[target.simulator],
+                build_args=_flags(target.simulator, target.coverage),
                 timescale=TIMESCALE,
                 waves=target.waves,
                 log_file=log,

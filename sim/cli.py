@@ -11,12 +11,14 @@ from sim.dump import WavesError
 from sim.job import run_job, shown
 from sim.netlist import BUILD, NetlistFailed
 from sim.parameters import (
+    COVERAGE_PARAMETERS,
     PROOF_PARAMETERS,
     RUN_PARAMETERS,
     TABLE_PARAMETERS,
     Parameter,
     UsageError,
     parse,
+    parse_coverage,
     parse_proof,
     parse_table,
 )
@@ -121,11 +123,19 @@ def _prove(words: Sequence[str], console: Console) -> int:
     return run_proofs(request, console)
 
 
+def _coverage(words: Sequence[str], console: Console) -> int:
+    # As with the prover.
+    from sim.coverage import CoverageRequest, run_coverage
+
+    return run_coverage(CoverageRequest(**parse_coverage(words)), console)
+
+
 def _help(words: Sequence[str], console: Console) -> int:
     for title, parameters in (
         ("A run", RUN_PARAMETERS),
         ("The table", TABLE_PARAMETERS),
         ("A proof", PROOF_PARAMETERS),
+        ("Coverage", COVERAGE_PARAMETERS),
     ):
         console.print(f"{title}:", highlight=False)
         for parameter in parameters.values():
@@ -150,5 +160,6 @@ VERBS: dict[str, Callable[[Sequence[str], Console], int]] = {
     "waves": _waves,
     "verilog": _verilog,
     "prove": _prove,
+    "coverage": _coverage,
     "help": _help,
 }

@@ -54,11 +54,14 @@ class Design:
     key : str
         Stands for everything that the component depends on: two designs of the same name and
         key have the same netlist. :func:`source_hash` helps to make one.
+    unset : bool
+        Registers have no value before reset either, so that Icarus shows what never gets one.
     """
 
     name: str
     factory: Callable[[], wiring.Component]
     key: str
+    unset: bool = False
 
     def __post_init__(self) -> None:
         if not _PLAIN.fullmatch(self.name):
@@ -126,7 +129,7 @@ def netlist_key(design: Design, *more: Path) -> str:
     """
     tools = [platform.python_version(), source_hash([Path(__file__), *more])]
     tools += [f"{name} {importlib.metadata.version(name)}" for name in ("amaranth", "pyosys")]
-    return short_hash(design.name, design.key, *tools)
+    return short_hash(design.name, design.key, *["unset"] * design.unset, *tools)
 
 
 def verilog(design: Design, cache: Path = CACHE) -> Path:
@@ -146,13 +149,17 @@ def verilog(design: Design, cache: Path = CACHE) -> Path:
     NetlistFailed
         If Yosys refuses the component.
     """
-    key = netlist_key(design)
-    path = cache / "netlist" / key / f"{design.name}.v"
+    path = cache / "netlist" / netlist_key(design) / f"{design.name}.v"
+    return cached(path, lambda: write_verilog(design.name, rtlil_text(design), _PASSES))
+
+
+def cached(path: Path, make: Callable[[], str]) -> Path:
+    """A file of the cache, whose text is made if it isn't there."""
     if path.exists():
         return path
     with locked(path.parent):
         if not path.exists():
-            text = clean(_write_verilog(design.name, rtlil_text(design)))
+            text = make()
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, text)
     return path
@@ -172,11 +179,14 @@ def rtlil_text(design: Design) -> str:
     they start as X.
     """
     text = rtlil.convert(design.factory(), name=design.name, emit_src=False)
-    return _MEMORY_INIT.sub("", text)
+    text = _MEMORY_INIT.sub("", text)
+    return _REGISTER_INIT.sub("", text) if design.unset else text
 
 
 _MEMORY_INIT = re.compile(r"^  cell \$meminit_v2 .*?^  end\n", re.MULTILINE | re.DOTALL)
 
+
+_REGISTER_INIT = re.compile(r"^ *attribute \\init .*\n", re.MULTILINE)
 
 _YOSYS = """
 import sys
@@ -187,31 +197,46 @@ for command in sys.argv[1:]:
 """
 
 
-def _write_verilog(name: str, text: str) -> str:
+_PASSES = (
+    # Processes become multiplexers and registers: written out as processes, they would come
+    # with helper signals that have the names viewers choke on.
+    # What has a name stays, even if nothing but a viewer looks at it.
+    "proc",
+    "select -set named w:* w:$* %d",
+    "setattr -set keep 1 @named",
+    # Selections by an index become an index again, and others a tree: written out as
+    # they are, the simulation of the default table would be ten times slower.
+    "opt_expr",
+    "opt_merge",
+    "pmux2shiftx",
+    "opt_clean",
+    "pmuxtree",
+    "opt_clean",
+)
+
+
+def write_verilog(name: str, text: str, passes: Sequence[str]) -> str:
+    """RTLIL as clean Verilog, after some passes of Yosys.
+
+    Parameters
+    ----------
+    name : str
+        Of the design, for the message.
+    text : str
+    passes : sequence of str
+
+    Raises
+    ------
+    NetlistFailed
+        If Yosys refuses something.
+    """
     # In a process of its own, since Yosys numbers names in the order in which the process met
     # them, and ends the process on an error.
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "in.il").write_text(text)
-        # Processes become multiplexers and registers: written out as processes, they would come
-        # with helper signals that have the names viewers choke on.
-        # What has a name stays, even if nothing but a viewer looks at it.
-        commands = [
-            "read_rtlil in.il",
-            "proc",
-            "select -set named w:* w:$* %d",
-            "setattr -set keep 1 @named",
-            # Selections by an index become an index again, and others a tree: written out as
-            # they are, the simulation of the default table would be ten times slower.
-            "opt_expr",
-            "opt_merge",
-            "pmux2shiftx",
-            "opt_clean",
-            "pmuxtree",
-            "opt_clean",
-            "write_verilog -noattr -sv out.v",
-        ]
+        commands = ["read_rtlil in.il", *passes, "write_verilog -noattr -sv out.v"]
         run_yosys(name, commands, Path(folder))
-        return Path(folder, "out.v").read_text()
+        return clean(Path(folder, "out.v").read_text())
 
 
 def run_yosys(name: str, commands: Sequence[str], folder: Path) -> None:

@@ -382,6 +382,27 @@ PROOF_PARAMETERS = {
 """Those that say what is proved."""
 
 
+COVERAGE_PARAMETERS = {
+    p.name: p
+    for p in (
+        PROOF_PARAMETERS["arbiter"],
+        dataclasses.replace(RUN_PARAMETERS["seed"], default=1, meaning="of all random choices"),
+    )
+}
+"""Those that say what coverage is measured of."""
+
+
+def parse_coverage(words: Sequence[str]) -> dict[str, Any]:
+    """The value of each of :data:`COVERAGE_PARAMETERS`, from what was typed as ``NAME=value``.
+
+    Raises
+    ------
+    UsageError
+        In one sentence that names the parameter, the value and what is allowed.
+    """
+    return _parse_only(words, COVERAGE_PARAMETERS)
+
+
 def parse_proof(words: Sequence[str]) -> dict[str, Any]:
     """The value of each of :data:`PROOF_PARAMETERS`, from what was typed as ``NAME=value``.
 
@@ -390,8 +411,12 @@ def parse_proof(words: Sequence[str]) -> dict[str, Any]:
     UsageError
         In one sentence that names the parameter, the value and what is allowed.
     """
-    values = _read(words, PROOF_PARAMETERS)[1]
-    return {p.name: values.get(p.name, p.default) for p in PROOF_PARAMETERS.values()}
+    return _parse_only(words, PROOF_PARAMETERS)
+
+
+def _parse_only(words: Sequence[str], known: Mapping[str, Parameter]) -> dict[str, Any]:
+    values = _read(words, known)[1]
+    return {p.name: values.get(p.name, p.default) for p in known.values()}
 
 
 def _read(

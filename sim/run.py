@@ -122,6 +122,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     run_dir: Path | None = None,
     waves: bool = False,
+    coverage: bool = False,
     repeat: str | None = None,
     cache: Path = CACHE,
 ) -> RunResult:
@@ -151,6 +152,8 @@ def run(
         Without it a folder of its own is found for each test, simulator and choice of arguments.
     waves : bool
         Whether to dump all signals into the folder of the run.
+    coverage : bool
+        Whether Verilator writes ``coverage.dat`` into the folder of the run.
     repeat : str, optional
         Command that does the same again, for the message of a failure. A run of a table that fails
         without a dump is done again with one.
@@ -176,10 +179,10 @@ def run(
     given = json.dumps(dict(parameters or {}), sort_keys=True)
     repeat = repeat or _repeat_command()
     if run_dir is None:
-        what = (design.name, design.key, *modules, *tests, str(seed), given, str(waves))
+        what = (design.name, design.key, *modules, *tests, str(seed), given, f"{waves} {coverage}")
         run_dir = RUNS / _test_name() / f"{simulator}-{short_hash(*what)[:8]}"
     run_dir = run_dir.resolve()
-    made = build(design, simulator, waves=waves, cache=cache)
+    made = build(design, simulator, waves=waves, coverage=coverage, cache=cache)
 
     log = run_dir / "simulator.log"
     results = run_dir / "results.xml"
@@ -236,6 +239,7 @@ def run(
                 environment=environment,
                 run_dir=run_dir,
                 waves=True,
+                coverage=coverage,
                 repeat=repeat,
                 cache=cache,
             )

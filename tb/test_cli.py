@@ -24,6 +24,7 @@ from sim import cli, job
 from sim.cli import main
 from sim.netlist import ROOT
 from sim.parameters import (
+    COVERAGE_PARAMETERS,
     PROOF_PARAMETERS,
     RUN_PARAMETERS,
     TABLE_PARAMETERS,
@@ -204,7 +205,8 @@ class TestNames:
     @pytest.mark.parametrize("verb", ["play", "", "--help", "RUN"])
     def test_verb_is_not_known(self, refused: Refused, verb: str):
         assert (
-            refused(verb=verb) == "The command must be one of run, waves, verilog, prove, help, "
+            refused(verb=verb)
+            == "The command must be one of run, waves, verilog, prove, coverage, help, "
             f"not {verb or 'empty'}."
         )
 
@@ -402,7 +404,12 @@ class TestHelp:
         said = capsys.readouterr()
         assert said.err == ""
         listed = [line.split()[0] for line in said.out.splitlines() if line.startswith("  ")]
-        names = [*RUN_PARAMETERS, *TABLE_PARAMETERS, *PROOF_PARAMETERS]
+        names = [
+            *RUN_PARAMETERS,
+            *TABLE_PARAMETERS,
+            *PROOF_PARAMETERS,
+            *COVERAGE_PARAMETERS,
+        ]
         assert listed == [name.upper() for name in names]
 
     def test_choices_are_listed(self, capsys: pytest.CaptureFixture[str]):

@@ -74,6 +74,11 @@ class CommandSource:
         """Whether nothing is queued or in progress."""
         return not self._queue and self._current is None
 
+    @property
+    def current(self) -> CommandRequest | None:
+        """The command that is offered or in progress."""
+        return self._current
+
     def submit(self, command: Command) -> CommandRequest:
         """Queues a command; it is offered when those before it are complete."""
         request = CommandRequest(command, self.number)

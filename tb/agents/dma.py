@@ -1,6 +1,6 @@
 """A DMA engine that takes its time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tb.agents.requests import LookupRequest
@@ -47,6 +47,11 @@ class DmaEngine:
     def busy(self) -> bool:
         """Whether a tag has yet to be returned."""
         return bool(self._transfers)
+
+    @property
+    def requests(self) -> Iterable[LookupRequest]:
+        """The lookups under whose translations there is still something to do."""
+        return self._transfers
 
     def take(self, request: LookupRequest) -> None:
         """The last of the beats that this lookup has got so far has just been accepted."""

@@ -12,9 +12,10 @@ from cocotb.triggers import Event, RisingEdge
 from rtl.arbiter import policy
 from rtl.config import TableConfig
 from rtl.monitor import Guarantee
-from sim.run import bench_config
+from sim.run import bench_config, bench_parameters
 from tb.agents.commands import CommandSource
 from tb.agents.dma import DmaEngine
+from tb.agents.known import all_known
 from tb.agents.ports import Port
 from tb.agents.requests import CommandRequest, LookupRequest
 from tb.model.configured import table_of
@@ -61,6 +62,11 @@ class Environment:
             CommandSource(dut, self.config, number, self.scoreboard, self._trace)
             for number in range(self.config.sources)
         ]
+        self.sampler = None
+        if bench_parameters().get("coverage"):
+            from tb.coverage.sampler import Sampler
+
+            self.sampler = Sampler(self)
 
     def fork_rng(self) -> random.Random:
         """A random generator of its own for somebody, so that nobody disturbs anybody."""
@@ -74,6 +80,8 @@ class Environment:
         self.dut.rst.value = 1
         # Starting high would be an edge at which Icarus has not seen these values yet.
         Clock(self.dut.clk, CLOCK_NS, unit="ns").start(start_high=False)
+        if bench_parameters().get("known"):
+            cocotb.start_soon(all_known(self.dut, self.config))
         await self.reset()
         cocotb.start_soon(self._run())
 
@@ -98,6 +106,8 @@ class Environment:
             await RisingEdge(self.dut.clk)
         self.dut.rst.value = 0
         self.scoreboard.reset()
+        if self.sampler is not None:
+            self.sampler.reset()
         for _ in range(2 * max(self.config.entries, self.config.translations)):
             await RisingEdge(self.dut.clk)
             if self.dut.ready.value:
@@ -112,6 +122,7 @@ class Environment:
     async def _run(self) -> None:
         edge = RisingEdge(self.dut.clk)
         held_signal = self.dut.held
+        sampler = self.sampler
         while True:
             await edge
             if self._resetting:
@@ -124,6 +135,8 @@ class Environment:
             held = held.to_unsigned() if len(self.ports) > 1 else int(held)
             for port in self.ports:
                 port.step(cycle, bool(held >> port.number & 1))
+            if sampler is not None:
+                sampler.step(cycle)
             if cycle - self.last_activity > self._patience:
                 raise AssertionError(f"cycle {cycle}: no answer for {self._patience} cycles")
             while self._timers and self._timers[0][0] <= cycle:
@@ -165,7 +178,12 @@ class Environment:
             table has lost track of a lookup.
         """
         await self.quiet()
+        if self.sampler is not None:
+            self.sampler.close()
         self.scoreboard.finish()
+        if not self.config.ghost_version:
+            # Nobody watches but the scoreboard.
+            return frozenset()
         assert not self.dut.unsound.value, "the table is unsound: a lookup had no slot of its own"
         violated = frozenset(g for g, count in self.violations().items() if count)
         tally = self.scoreboard.tally

@@ -1,6 +1,7 @@
 """One port of the table, from the requester's side."""
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cocotb_bus.bus import Bus
@@ -73,6 +74,7 @@ class Port:
         self._busy: set[int] = set()
         self._offered: LookupRequest | None = None
         self._returning: LookupRequest | None = None
+        self._retired: LookupRequest | None = None
         self._ready = False
         self._waiting: int | None = None
         self.dma.reset()
@@ -94,6 +96,30 @@ class Port:
         return not (
             self._queue or self._offered or self._awaiting or self._returning or self.dma.busy
         )
+
+    @property
+    def awaiting(self) -> Sequence[LookupRequest]:
+        """The lookups that were taken and have not had their last beat, in order."""
+        return self._awaiting
+
+    @property
+    def beat_waits(self) -> bool:
+        """Whether a beat was on offer in the last cycle, and was not taken."""
+        return self._waiting is not None
+
+    def in_flight(self, cycle: int) -> Iterator[LookupRequest]:
+        """The lookups that were somewhere between their offer and the return of their tag.
+
+        ``cycle`` is the last one. Each comes once.
+        """
+        found: dict[LookupRequest, None] = dict.fromkeys(self.dma.requests)
+        found |= dict.fromkeys(self._awaiting)
+        if self.finished and self.finished[-1].finished == cycle:
+            found[self.finished[-1]] = None
+        for request in (self._offered, self._returning, self._retired):
+            if request is not None and request.offered is not None and request.offered <= cycle:
+                found[request] = None
+        yield from found
 
     def submit(
         self, lookup: Lookup, *, chooses_tag: bool = False, again: LookupRequest | None = None
@@ -125,9 +151,11 @@ class Port:
             elif held:
                 offered.held += 1
         self._look_at_beat(cycle)
+        self._retired = self._returning
         if self._returning is not None:
             if not self._ends_with_answer:
                 self._busy.discard(self._returning.lookup.tag)
+            self._returning.retired = cycle
             self._give_back(self._returning)
             self._returning = None
         # What is offered from here on.

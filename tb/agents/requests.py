@@ -33,6 +33,8 @@ class LookupRequest:
         Its tag was in flight when it was admitted.
     beats : list of (int, Beat)
         With the cycle in which each was accepted.
+    retired : int
+        Cycle in which the DMA engine returned its tag, if it had something to do.
     done : Event
         The last beat has been accepted.
     returned : Event
@@ -48,6 +50,7 @@ class LookupRequest:
     held: int = 0
     collides: bool = False
     beats: list[tuple[int, Beat]] = field(default_factory=list)
+    retired: int | None = None
     done: Event = field(default_factory=Event)
     returned: Event = field(default_factory=Event)
 
