@@ -36,14 +36,17 @@ BENCHES = [
     "tb.bench_random",
     "tb.bench_rules",
     "tb.bench_readers",
+    "tb.bench_load",
+    "tb.bench_answers",
+    "tb.bench_changes",
     "tb.bench_races",
     "tb.bench_coverage",
 ]
 TESTS = [
     "anything",
     *("second_invalidate", "zero_length", "zero_based", "windows_of_a_queue_pair", "who_owns_what"),
-    *("random_lookups", "every_status", "end_of_the_address_space", "tags_in_use"),
-    *("two_changes_in_one_cycle", "translations_are_not_reused_early"),
+    *("random_lookups", "every_status", "r08_end_of_the_address_space", "tags_in_use"),
+    *("r12_two_invalidations", "translations_are_not_reused_early"),
     *("statuses", "together", "touches", "a_range_is_awaited", "everywhere"),
     "races",
 ]
@@ -51,7 +54,10 @@ TESTS = [
 RTL_SIZE: Mapping[str, Any] = {**SIZE, "ports": 2, "translations": 32, "ghost_version": False}
 """The table whose hardware is looked at: as it would be built, without ghosts and monitor."""
 
-RTL_TESTS = [*TESTS[:-1], "wide_values", "invalidate_at_every_offset", "rebind_at_every_offset"]
+RTL_TESTS = [*TESTS[:-1], "wide_values", "r01_invalidate_in_flight", "rebind_at_every_offset"]
+
+CYCLES = 4000
+"""Of random traffic."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +185,7 @@ def sample(where: Where, seed: int) -> dict[str, list[tuple[str, ...]]]:
             BENCHES,
             tests=TESTS,
             seed=seed,
-            parameters={"coverage": True, "hit": before},
+            parameters={"coverage": True, "hit": before, "cycles": CYCLES},
             run_dir=folder,
         )
         runs.append(json.loads((ran.run_dir / FILE).read_text()))
@@ -227,6 +233,7 @@ def look_at_hardware(arbiter: str, seed: int) -> Hardware:
         BENCHES,
         tests=RTL_TESTS,
         seed=seed,
+        parameters={"cycles": CYCLES},
         run_dir=FOLDER / "runs" / f"{own.label(arbiter)}-hardware",
         coverage=True,
     )

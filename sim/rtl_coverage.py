@@ -252,7 +252,7 @@ def _values(lines: Iterable[str]) -> dict[str, str]:
             if operator and decides in operands:
                 values[target] = decides
             elif len(operands) == 1 and None not in operands:
-                value = operands.pop()
+                value = operands.pop() or low
                 values[target] = {low: high, high: low}[value] if inverted else value
         if len(values) == before:
             return values
