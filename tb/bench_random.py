@@ -32,6 +32,9 @@ PAGES = 4
 
 QPNS = (5, 6)
 
+MANY = 50
+"""Answers with bytes, at least, or the run was about something else."""
+
 SOON = 3
 """Cycles within which what came back is given out again, at least once in a run."""
 
@@ -53,7 +56,7 @@ async def anything(dut: Any) -> None:
     await env.finish()
     tally = env.scoreboard.tally
     dut._log.info(f"{tally.by_status} {tally.commands}")
-    assert tally.by_status[LookupStatus.OK] > cycles // 20
+    assert tally.by_status[LookupStatus.OK] > MANY
     assert len(tally.commands) > 4
     assert host.soonest <= SOON
 
