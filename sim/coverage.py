@@ -31,6 +31,9 @@ from tb.variants import SIZE
 FOLDER = BUILD / "coverage"
 """What the last ``make coverage`` came to."""
 
+MOST_LINES = 200
+"""Most holes that are shown on the terminal."""
+
 # What comes first hits what is easy; the races at the end aim at what is left.
 BENCHES = [
     "tb.bench_random",
@@ -141,7 +144,7 @@ def run_coverage(request: CoverageRequest, console: Console) -> int:
     results = judge({where: hits[where] for where in wheres})
     hardware.sort(key=lambda found: request.arbiters.index(found.arbiter))
     seconds = round(time.monotonic() - began, 1)
-    for part in (*bins_report(results), *hardware_report(hardware)):
+    for part in _shortened([*bins_report(results), *hardware_report(hardware)]):
         console.print(part, soft_wrap=True)
     console.print(f"{len(jobs)} runs in {seconds} s")
     console.print(f"seed     {request.seed}")
@@ -150,6 +153,19 @@ def run_coverage(request: CoverageRequest, console: Console) -> int:
     console.print("wrote    build/coverage/coverage.json, build/coverage/coverage.txt")
     is_own = request.arbiter is not None and own.is_own(request.arbiter)
     return 1 if failures(results, hardware, is_own) else 0
+
+
+def _shortened(parts: Sequence[Table | str]) -> Iterator[Table | str]:
+    """The parts of a report, without most of the holes if there are many."""
+    lines = 0
+    for part in parts:
+        if isinstance(part, str):
+            lines += 1
+            if lines > MOST_LINES:
+                continue
+        yield part
+    if lines > MOST_LINES:
+        yield f"{lines - MOST_LINES} more are in build/coverage/coverage.txt"
 
 
 def failures(results: Sequence[Result], hardware: Sequence[Hardware], is_own: bool) -> int:

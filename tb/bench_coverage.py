@@ -239,11 +239,11 @@ def stage(rng: random.Random, ports: int, target: Bin) -> Scene:
         case Phase.WAITING if rng.random() < 0.5:
             return replace(held, blockers=rng.randrange(1, 5))
         case Phase.WAITING | Phase.REFUSED:
-            # On the port of both, it is in DMA while the other one comes.
-            keeper = company == Company.SAME_PORT or rng.random() < 0.5
-            return replace(
-                some, offset=-rng.randrange(24), keeper=keeper, blockers=rng.randrange(2)
-            )
+            late = replace(some, offset=-rng.randrange(24), blockers=rng.randrange(2))
+            if company == Company.SAME_PORT and rng.random() < 0.7:
+                # What is in DMA is the company: another one before it would make A wait.
+                return replace(late, ports=[first], keeper=True, blockers=0)
+            return replace(late, keeper=rng.random() < 0.5)
         case Phase.READING:
             return replace(held, blockers=rng.randrange(3))
         case Phase.FIRST_OFFERED:
