@@ -358,7 +358,7 @@ class TestUsed:
             assert said.startswith(f"{name}, scope dma, replicated, icarus\n")
             assert f"repeat   make sim {' '.join(words)}\n" in said
             folder = (tmp_path / "latest").resolve()
-            assert folder.name.endswith(f"-{own.label(name)}-1")
+            assert folder.name.endswith(f"-{own.label(name).replace('.', '-')}-1")
             results.append(json.loads((folder / "result.json").read_text()))
         assert results[0]["config"]["arbiter"] == typed
         assert results[0]["trace_digest"] == results[1]["trace_digest"]
@@ -400,6 +400,7 @@ class TestUsed:
             "test_everything_on_verilator",
             "test_every_row",
             "test_every_row_on_verilator",
+            "test_random_programs",
             "test_it_is_as_declared",
             "test_policies_declare_what_the_design_says",
             "test_numbers_agree",

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
+from rtl.tables import CopiedMemory
 from rtl.top import SharedTable
 from sim import cli
 from sim import run as runs
@@ -39,7 +40,6 @@ from tb.programs.program import Accepts, Ask, Dma, Order, Program, Step, Until, 
 from tb.programs.script import ScriptError, parse, text_of
 from tb.programs.search import search
 from tb.programs.strategies import programs
-from tb.test_faults import FAULTS
 from tb.variants import SIZE, name_of, variants
 
 CONFIG = TableConfig(**SIZE)
@@ -454,11 +454,15 @@ def test_a_policy_that_declares_too_much(
 def test_a_table_that_differs_from_the_model(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    fault = FAULTS["one copy of the tables misses the writes"]
-    mutate(fault.cls, fault.right, fault.wrong, monkeypatch)
+    """One copy of the tables misses the writes."""
+    right, wrong = (
+        "self.write.enable | ~self.ready",
+        "(self.write.enable & (copy != 1)) | ~self.ready",
+    )
+    mutate(CopiedMemory, right, wrong, monkeypatch)
     sound = table_design(CONFIG)
-    broken = Design(sound.name, lambda: SharedTable(CONFIG), f"{sound.key} {fault.wrong!r}")
-    with pytest.raises(RunFailed, match=fault.says) as caught:
+    broken = Design(sound.name, lambda: SharedTable(CONFIG), f"{sound.key} {wrong!r}")
+    with pytest.raises(RunFailed, match="answered") as caught:
         search(CONFIG, Simulator.ICARUS, seed=1, steps=20_000, wishes=12, design=broken)
     monkeypatch.setattr(runs, "table_design", lambda config: broken)
     said = repeated(caught.value, capsys)
