@@ -210,7 +210,7 @@ def mark(cell: Mapping[str, Any] | None) -> str:
     elif verdict == Verdict.PROVED:
         text = f"ok {cell['seconds']:.0f}"
     elif verdict == Verdict.REFUTED:
-        text = f"{'' if cell['shortest'] else '≤'}{cell['cycles']}"
+        text = f"{'' if cell.get('shortest', True) else '≤'}{cell['cycles']}"
     else:
         return "?"
     return text if (verdict == Verdict.PROVED) == cell["declared"] else f"{text}!"
@@ -269,7 +269,7 @@ def _word(cell: Mapping[str, Any] | None) -> str:
     if cell["verdict"] == Verdict.PROVED:
         return "proved"
     if cell["verdict"] == Verdict.REFUTED:
-        return f"refuted, {'' if cell['shortest'] else 'at most '}{cell['cycles']}"
+        return f"refuted, {'' if cell.get('shortest', True) else 'at most '}{cell['cycles']}"
     return "open"
 
 

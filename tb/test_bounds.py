@@ -11,7 +11,7 @@ from rtl.component import Component
 from rtl.config import OnPending, TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import Design
-from sim.prover import Verdict, model, refute
+from sim.prover import Verdict, model, prove, refute
 from tb.formal.bounds import PATIENCE, Bounds
 from tb.formal.environment import clocked
 from tb.formal.graphs import LAWFUL, table_graph
@@ -122,9 +122,11 @@ def test_nobody_is_stuck(arbiter: str, on_pending: OnPending, quiet: int):
     bounds = Bounds(TableConfig(**ONE, arbiter=arbiter, on_pending=on_pending))
     found = {bound.length: bound.cycles for bound in bounds.solve()}
     offered, commanded = bounds.progress(found["change"])
-    assert offered.cycles == quiet
+    # How near it comes to the least within its few seconds depends on the machine.
+    assert offered.cycles is not None
     assert commanded.cycles is not None
     graph = table_graph(bounds.config, PATIENCE)
+    assert prove(graph, beyond("quiet", quiet, 0)).verdict is Verdict.PROVED
     sooner = refute(graph, beyond("quiet", quiet - 1, 0), LAWFUL)
     assert sooner.verdict is Verdict.REFUTED
 

@@ -323,13 +323,15 @@ def shortest(config: TableConfig, output: str, limit: int) -> Found:
         worlds = [(one_entry(config), limit), (wider, GLANCE), *worlds]
     best, seconds, depth = Result(Verdict.UNDECIDED, 0.0), 0.0, DEPTH
     for world, for_less in worlds:
+        known = best.verdict is Verdict.REFUTED
+        # What isn't found among few may be there among all.
+        most = min(limit, for_less) if known else limit // 2 if world else limit
         graph = table_graph(config).fixed(world)
-        most = limit if best.verdict is Verdict.UNDECIDED else min(limit, for_less)
         result = refute(graph, output, LAWFUL, ("unsound",), most, depth)
         seconds += result.seconds
         if result.verdict is Verdict.REFUTED:
             best, depth = result, result.cycles - 1
-        elif result.verdict is Verdict.UNDECIDED and result.searched < depth:
+        elif known and result.verdict is Verdict.UNDECIDED and result.searched < depth:
             # In a larger one it would take longer.
             break
     else:
