@@ -251,8 +251,7 @@ def _values(lines: Iterable[str]) -> dict[str, str]:
             decides = low if operator == "&" else high
             if operator and decides in operands:
                 values[target] = decides
-            elif len(operands) == 1 and None not in operands:
-                value = operands.pop() or low
+            elif len(operands) == 1 and (value := operands.pop()) is not None:
                 values[target] = {low: high, high: low}[value] if inverted else value
         if len(values) == before:
             return values

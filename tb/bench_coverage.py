@@ -41,6 +41,9 @@ SCENES = 600
 TRIES = 4
 """Scenes in which one bin is aimed at before another one is."""
 
+HELD = 22
+"""Cycles from the first command until the beat is taken that it waits for."""
+
 PATIENCE = 30
 """Cycles that beats are held up for a command that doesn't come."""
 
@@ -202,6 +205,9 @@ class Scene:
     dma_pause : int
     keeper : bool
         Another lookup of the entry is in DMA before all that, on the first of the ports.
+    holder : bool
+        Another one is there on another port, and its beat is not taken for some time, so that a
+        change which waits for it waits as long.
     step : bool
         The last of the ``beats`` is taken a few cycles after the first command, and not before.
     """
@@ -214,6 +220,7 @@ class Scene:
     opens: int | None = None
     dma_pause: int = 2
     keeper: bool = False
+    holder: bool = False
     step: bool = False
 
     def moved(self, cycles: int) -> "Scene":
@@ -239,7 +246,12 @@ def stage(rng: random.Random, ports: int, target: Bin) -> Scene:
         case Phase.WAITING if rng.random() < 0.5:
             return replace(held, blockers=rng.randrange(1, 5))
         case Phase.WAITING | Phase.REFUSED:
-            late = replace(some, offset=-rng.randrange(24), blockers=rng.randrange(2))
+            late = replace(
+                some,
+                offset=-rng.randrange(24),
+                blockers=rng.randrange(2),
+                holder=rng.random() < 0.5,
+            )
             if company == Company.SAME_PORT and rng.random() < 0.7:
                 # What is in DMA is the company: another one before it would make A wait.
                 return replace(late, ports=[first], keeper=True, blockers=0)
@@ -328,7 +340,8 @@ async def _play(
     opcodes = [*way(EntryKind[kind], begin, to), Opcode[opcode]]
     if scene.keeper:
         env.ports[scene.ports[0]].dma.pause = lambda: 25
-        await env.look_up(scene.ports[0], subject.lookup(1))
+        # Of no bytes: so it passes also while the entry can't be used.
+        await env.look_up(scene.ports[0], subject.lookup(0))
     gates = []
     for port in env.ports:
         port.dma.pause = lambda: scene.dma_pause
@@ -336,6 +349,16 @@ async def _play(
         gate.is_open = scene.beats is None
         gates.append(gate)
     requests: list[LookupRequest] = []
+    if scene.holder:
+        other = next(port for port in range(len(env.ports)) if port not in scene.ports)
+        gates[other].is_open = False
+        env.ports[other].submit(subject.lookup(1))
+        await env.wait(PARKED)
+
+    async def let_go() -> None:
+        await env.wait(HELD)
+        for gate in gates:
+            gate.is_open = True
 
     async def look_up() -> None:
         nobody = replace(subject.lookup(1), key=Key(subject.index ^ 1, 0))
@@ -355,6 +378,8 @@ async def _play(
 
     first, second = (look_up, change) if scene.offset >= 0 else (change, look_up)
     tasks = [cocotb.start_soon(first())]
+    if scene.holder:
+        tasks.append(cocotb.start_soon(let_go()))
     await env.wait(abs(scene.offset))
     tasks.append(cocotb.start_soon(second()))
     if scene.beats is not None:
