@@ -629,7 +629,7 @@ async def _complete(
 
 @cocotb.test()
 async def everywhere(dut: Any) -> None:
-    """Every source changes every entry, and every check fails on every port."""
+    """Every source changes every entry, every tag looks it up, every check fails on every port."""
     env = Environment(dut, (0, 0))
     await env.start()
     config = env.config
@@ -637,8 +637,8 @@ async def everywhere(dut: Any) -> None:
     for index, source in itertools.product(range(config.entries), range(len(env.sources))):
         here = replace(buffer, key=Key(index, 0))
         await _complete(env, here.register(), CommandStatus.OK, source)
-        for port in env.ports:
-            port.submit(here.lookup(0, 8))
+        for port, tag in itertools.product(env.ports, range(config.tags)):
+            port.submit(replace(here.lookup(0, 8), tag=tag), chooses_tag=True)
         await env.quiet()
         # So often that versions begin again.
         for _ in range(4):

@@ -85,11 +85,12 @@ async def r01_invalidate_in_flight(dut: Any, accepts: str) -> None:
 async def r02_invalidate_within_a_long_read(dut: Any) -> None:
     """Each port does a long READ as one lookup a page; the key is invalidated after some of them.
 
-    Once a part fails, so do all that follow, and no slot is left taken.
+    Once a part fails, so do all that follow, and no slot is left taken. A READ has more parts than
+    a port has tags, so that some of it comes late enough.
     """
     env = Environment(dut, patience=PATIENCE)
     await env.start()
-    parts = 6
+    parts = env.config.tags + 2
     buffer = shared_buffer(env.config, pages=parts)
     failed = 0
     for done, delay in itertools.product(range(parts + 1), range(0, 12, 3)):
