@@ -276,7 +276,7 @@ def prove(
 _WHOLE, _REDUCED = "pdr -s -f -T {}", "scorr; dc2; pdr -s -f -T {}"
 _ENGINES = (
     (_WHOLE, 0.03),
-    (_REDUCED, 0.15),
+    (_REDUCED, 0.06),
     (_WHOLE, 0.3),
     (_REDUCED, 0.5),
     # What has no state left after the reduction is nothing that `pdr` says anything about.

@@ -150,7 +150,7 @@ async def r15_writes_in_order(dut: Any) -> None:
 
 
 @cocotb.test()
-@cocotb.parametrize(kind=["WINDOW_1", "WINDOW_2B"])
+@cocotb.parametrize(kind=["WINDOW_1", "WINDOW_2A", "WINDOW_2B"])
 async def r19_deregister_with_a_window(dut: Any, kind: str) -> None:
     """A deregistration at each distance from the bind of a window: one of the two fails.
 

@@ -120,7 +120,7 @@ async def r02_invalidate_within_a_long_read(dut: Any) -> None:
 
 
 @cocotb.test()
-@cocotb.parametrize(kind=["WINDOW_1", "WINDOW_2B"])
+@cocotb.parametrize(kind=["WINDOW_1", "WINDOW_2A", "WINDOW_2B"])
 async def r03_window_or_region_goes(dut: Any, kind: str) -> None:
     """A window is unbound, and its region deregistered, in each cycle of lookups through both.
 

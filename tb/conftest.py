@@ -26,6 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="replay every recorded violation on every simulator, too: it takes half an hour",
     )
     parser.addoption(
+        "--every-choice",
+        action="store_true",
+        help="try the choices of a policy in all combinations, and not just the first and last",
+    )
+    parser.addoption(
         "--steps",
         type=int,
         help="random programs of so many steps for each policy, instead of a few hundred",
@@ -33,7 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Checks ``--arbiter`` before the tests are collected, which depend on it."""
+    """Does what tests depend on while they are collected; checks ``--arbiter``."""
+    if config.getoption("--every-choice"):
+        variants.thorough()
     arbiter = config.getoption("--arbiter")
     if arbiter is None:
         return

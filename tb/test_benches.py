@@ -5,7 +5,7 @@ The breadth is Icarus's, which builds in a second. A subset that has every singl
 Verilator too; ``test_traffic.py`` shows that the two agree cycle by cycle.
 """
 
-import dataclasses
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +23,7 @@ from sim.run import run
 from sim.simulators import Simulator
 from tb.needs import needs_icarus
 from tb.races import BENCHES as ROW_BENCHES
-from tb.variants import SIZE, name_of, name_of_policy, variants
+from tb.variants import SIZE, ends, name_of, variants
 
 ALL = [
     "tb.bench_readers",
@@ -34,37 +34,36 @@ ALL = [
 ]
 
 
-def _broad() -> Iterator[TableConfig]:
-    """Each policy with every choice in both scopes, and with its first ones in both structures."""
-    usual = dict(zip(RetireScope, ReadStructure, strict=True))
-    first: dict[str, str] = {}
-    for config in variants(step_order=StepOrder.ENTRY_FIRST):
-        chosen = name_of_policy(dataclasses.asdict(config))
-        is_first = first.setdefault(config.arbiter, chosen) == chosen
-        if is_first or config.read_structure is usual[config.scope]:
-            yield config
+def usual(order: StepOrder) -> list[TableConfig]:
+    """Every policy in each scope, and with it one of both read structures."""
+    pairs = zip(RetireScope, ReadStructure, strict=True)
+    found = [variants(scope=s, read_structure=r, step_order=order) for s, r in pairs]
+    return ends(itertools.chain(*found))
 
 
 @needs_icarus
 @pytest.mark.conformance
-@pytest.mark.parametrize("config", [*_broad()], ids=name_of)
+@pytest.mark.parametrize("config", usual(StepOrder.ENTRY_FIRST), ids=name_of)
 def test_everything(config: TableConfig):
     """Every bench, where the entry is deregistered first."""
     run(config, Simulator.ICARUS, ALL, seed=1)
 
 
-TRANSLATIONS_FIRST = [
-    config
-    for scope, structure in zip(RetireScope, ReadStructure, strict=True)
-    for config in variants(
-        scope=scope, read_structure=structure, step_order=StepOrder.TRANSLATIONS_FIRST
-    )
-]
+def _spanning(order: StepOrder) -> Iterator[TableConfig]:
+    """Each policy with its first choices in one scope, and with its last ones in the other."""
+    for place, scope, structure in (
+        (0, RetireScope.DMA, ReadStructure.REPLICATED),
+        (-1, RetireScope.LOOKUP, ReadStructure.SERIALIZED),
+    ):
+        choices: dict[str, list[TableConfig]] = {}
+        for config in variants(scope=scope, read_structure=structure, step_order=order):
+            choices.setdefault(config.arbiter, []).append(config)
+        yield from (configs[place] for configs in choices.values())
 
 
 @needs_icarus
 @pytest.mark.conformance
-@pytest.mark.parametrize("config", TRANSLATIONS_FIRST, ids=name_of)
+@pytest.mark.parametrize("config", [*_spanning(StepOrder.TRANSLATIONS_FIRST)], ids=name_of)
 def test_translations_first(config: TableConfig):
     """What the other step order breaks is broken, and nothing else is.
 
@@ -83,22 +82,8 @@ def test_translations_first(config: TableConfig):
     )
 
 
-def _spanning() -> Iterator[TableConfig]:
-    """Each policy with its first choices in one scope, and with its last ones in the other."""
-    for place, scope, structure in (
-        (0, RetireScope.DMA, ReadStructure.REPLICATED),
-        (-1, RetireScope.LOOKUP, ReadStructure.SERIALIZED),
-    ):
-        choices: dict[str, list[TableConfig]] = {}
-        for config in variants(
-            scope=scope, read_structure=structure, step_order=StepOrder.ENTRY_FIRST
-        ):
-            choices.setdefault(config.arbiter, []).append(config)
-        yield from (configs[place] for configs in choices.values())
-
-
 SPANNING = [
-    *_spanning(),
+    *_spanning(StepOrder.ENTRY_FIRST),
     *variants(
         arbiter="pending_bit",
         scope=RetireScope.LOOKUP,
@@ -117,20 +102,20 @@ def test_everything_on_verilator(config: TableConfig):
 
 
 @pytest.mark.parametrize(
-    "sizes",
+    ("sizes", "benches"),
     [
-        pytest.param({"ports": 1, "sources": 3}, id="one-port"),
-        pytest.param({"ports": 5, "tags": 8, "ways": 4}, id="five-ports"),
-        pytest.param({"entries": 64, "translations": 256, "ways": 8}, id="larger"),
-        pytest.param({"ports": 1, "read_structure": ReadStructure.SERIALIZED}, id="one-shared"),
+        pytest.param({"ports": 1, "sources": 3}, [*ALL, *ROW_BENCHES], id="one-port"),
+        pytest.param({"ports": 5, "tags": 8, "ways": 4}, [*ALL, *ROW_BENCHES], id="five-ports"),
+        pytest.param({"entries": 64, "translations": 256, "ways": 8}, ALL, id="larger"),
+        pytest.param({"ports": 1, "read_structure": ReadStructure.SERIALIZED}, ALL, id="shared"),
     ],
 )
 @needs_icarus
-def test_other_sizes(sizes: dict[str, int]):
-    """Sizes at the edges of what is allowed, with other policies behind them."""
+def test_other_sizes(sizes: dict[str, int], benches: list[str]):
+    """Sizes at the edges of what is allowed; the races care for ports, tags and sources."""
     base = variants(arbiter="pending_bit", scope=RetireScope.DMA)[0]
     config = TableConfig(**{**_fields(base), **sizes})
-    run(config, Simulator.ICARUS, [*ALL, *ROW_BENCHES], seed=4)
+    run(config, Simulator.ICARUS, benches, seed=4)
 
 
 RULES = [

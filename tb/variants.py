@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +16,13 @@ NUMBERS: Mapping[str, list[int]] = {"version_bits": [1, 4]}
 """What the tests try of a choice that is a number."""
 
 _tested = list(POLICIES)
+_thorough = False
+
+
+def thorough() -> None:
+    """From now on :func:`ends` leaves nothing out."""
+    global _thorough
+    _thorough = True
 
 
 def only(name: str) -> None:
@@ -55,6 +62,21 @@ def variants(**fixed: Any) -> list[TableConfig]:
         if all(choice[name] == value for name, value in fixed.items() if name in choice):
             found.append(TableConfig(**{**SIZE, **choice, **fixed}))
     return found
+
+
+def ends(configs: Iterable[TableConfig]) -> list[TableConfig]:
+    """Of each policy the first choices and the last ones, wherever the rest is the same.
+
+    Every choice of a policy is in one of the two, but not with every other one. Where one policy
+    is tested by itself, and after :func:`thorough`, all of them are left.
+    """
+    groups: dict[tuple[str, ...], list[TableConfig]] = {}
+    for c in configs:
+        same = c.arbiter, c.scope, c.read_structure, c.step_order
+        groups.setdefault(same, []).append(c)
+    everything = _thorough or len(_tested) == 1
+    found = [group if everything else [group[0], group[-1]] for group in groups.values()]
+    return list(dict.fromkeys(itertools.chain(*found)))
 
 
 def name_of_policy(choice: Mapping[str, Any]) -> str:

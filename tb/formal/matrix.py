@@ -321,9 +321,13 @@ def shortest(config: TableConfig, output: str, limit: int) -> Found:
     if output in OF_ONE_ENTRY:
         wider = one_entry(config, "address", "length")
         worlds = [(one_entry(config), limit), (wider, GLANCE), *worlds]
-    best, seconds, depth = Result(Verdict.UNDECIDED, 0.0), 0.0, DEPTH
+    result = best = Result(Verdict.UNDECIDED, 0.0)
+    seconds, depth = 0.0, DEPTH
     for world, for_less in worlds:
         known = best.verdict is Verdict.REFUTED
+        if known and result.seconds > for_less:
+            # In a larger one it would take longer.
+            break
         # What isn't found among few may be there among all.
         most = min(limit, for_less) if known else limit // 2 if world else limit
         graph = table_graph(config).fixed(world)
