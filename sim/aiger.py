@@ -80,18 +80,28 @@ class Graph:
         )
 
     def fixed(self, values: Mapping[int, int]) -> "Graph":
-        """The graph with some variables low (0) or high (1), whatever they come from."""
+        """The graph with some variables low (0) or high (1), whatever they come from.
+
+        What follows from that within a cycle is constant, too; no gate is left out, but nobody
+        reads those that are.
+        """
+        known = dict(values)
 
         def moved(literal: int) -> int:
-            value = values.get(literal >> 1)
+            value = known.get(literal >> 1)
             return literal if value is None else value ^ (literal & 1)
 
-        gates = ((moved(a), moved(b)) for a, b in self.gates)
+        gates: list[tuple[int, int]] = []
+        for variable, (a, b) in enumerate(self.gates, self.inputs + len(self.latches) + 1):
+            high, low = sorted((moved(a), moved(b)), reverse=True)
+            if variable not in known and (low == 0 or high == 1):
+                known[variable] = low & high
+            gates.append((high, low))
         return Graph(
             self.inputs,
             tuple(map(moved, self.latches)),
             tuple(map(moved, self.outputs)),
-            tuple((max(pair), min(pair)) for pair in gates),
+            tuple(gates),
         )
 
     def cone(self, roots: Iterable[int]) -> tuple["Graph", tuple[int, ...]]:
@@ -212,15 +222,16 @@ class Model:
         return graph, dict(zip(self.outputs, graph.outputs, strict=True))
 
     def fixed(self, values: Mapping[Pin, int]) -> "Model":
-        """The same with some bits of inputs constant."""
+        """The same with some bits of inputs constant; parts can be taken out as before."""
         bits = {
             place: values[pin] & 1
             for place, pin in enumerate(self.inputs, 1)
             if pin is not None and pin in values
         }
         graph, outputs = self._through(lambda graph: graph.fixed(bits))
-        given = {**self.given, **values}
-        return Model(graph, self.inputs, outputs, {}, given=given)
+        return dataclasses.replace(
+            self, graph=graph, outputs=outputs, given={**self.given, **values}
+        )
 
     def filled(self, part: str, other: "Model") -> "Model":
         """The same, with another model in place of a part: one with the pins of the part.
@@ -238,7 +249,7 @@ class Model:
             # What is constant now couldn't be taken out again.
             if name != part
         }
-        return Model(joined.graph(), self.inputs, outputs, drives)
+        return Model(joined.graph(), self.inputs, outputs, drives, given=self.given)
 
 
 class _Joined:

@@ -19,10 +19,10 @@ from rtl.config import TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import BUILD, ROOT, replace
 from sim.prover import Verdict
-from tb.formal.bounds import PATIENCE
 from tb.formal.case import CASES, Case, CaseError, load
 from tb.formal.graphs import LAWFUL
 from tb.formal.harness import SMALL, Harness
+from tb.formal.lengths import PATIENCE
 from tb.formal.matrix import Cell, configurations, name_of, solve
 from tb.formal.recorder import case_of
 from tb.variants import only

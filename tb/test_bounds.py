@@ -12,11 +12,11 @@ from rtl.config import OnPending, TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import Design
 from sim.prover import Verdict, model, prove, refute
-from tb.formal.bounds import PATIENCE, Bounds
+from tb.formal.bounds import Bounds
 from tb.formal.environment import clocked
 from tb.formal.graphs import LAWFUL, table_graph
 from tb.formal.harness import SMALL, Harness
-from tb.formal.lengths import beyond, judge, members
+from tb.formal.lengths import PATIENCE, beyond, judge, members
 from tb.formal.recorder import case_of
 
 ONE = {**SMALL, "ports": 1, "sources": 1}
@@ -125,7 +125,7 @@ def test_nobody_is_stuck(arbiter: str, on_pending: OnPending, quiet: int):
     # How near it comes to the least within its few seconds depends on the machine.
     assert offered.cycles is not None
     assert commanded.cycles is not None
-    graph = table_graph(bounds.config, PATIENCE)
+    graph = table_graph(bounds.config, patient=True)
     assert prove(graph, beyond("quiet", quiet, 0)).verdict is Verdict.PROVED
     sooner = refute(graph, beyond("quiet", quiet - 1, 0), LAWFUL)
     assert sooner.verdict is Verdict.REFUTED

@@ -105,6 +105,20 @@ class TestFixed:
         assert both.given == {("more", 0): 1, ("unused", 2): 1}
         assert {cycle["unused"] for cycle in refute(both, "is_ten").trace} == {4}
 
+    def test_what_follows_is_constant_too(self):
+        """Of two inputs the conjunction, and of that and the first one again."""
+        graph = Graph(2, (), (9,), ((4, 2), (6, 2)))
+        assert graph.fixed({1: 0}).outputs == (1,)
+        assert graph.fixed({1: 1}).outputs == (9,)
+
+    def test_parts_can_be_taken_out_afterwards(self, adder: Model):
+        """Only odd steps are left, if the part that makes them is."""
+        fixed = adder.fixed({("more", 0): 1, ("more", 1): 1})
+        assert prove(fixed, "is_ten").verdict is Verdict.PROVED
+        found = refute(fixed.without(["stepper"]), "is_ten")
+        assert found.verdict is Verdict.REFUTED
+        assert all(cycle["more"] == 3 for cycle in found.trace)
+
 
 class TestPutInPlace:
     """One module in place of another, in a finished graph."""
@@ -115,6 +129,13 @@ class TestPutInPlace:
         filled = socket.filled("stepper", alone)
         assert equivalent(filled, socket) is (step is Step)
         assert prove(filled, "is_ten").verdict is ten
+
+    def test_in_a_model_with_constant_inputs(self, socket: Model, tmp_path: Path):
+        """In steps of 0 and 2 nobody gets to 11, and in others everybody does."""
+        alone = model(Design("alone", Step, "Step"), cache=tmp_path)
+        filled = socket.fixed({("more", 0): 0}).filled("stepper", alone)
+        assert filled.given == {("more", 0): 0}
+        assert prove(filled, "is_eleven").verdict is Verdict.PROVED
 
     def test_it_has_other_pins(self, socket: Model, adder: Model):
         with pytest.raises(ValueError, match="nothing drives"):

@@ -15,13 +15,9 @@ from rtl.monitor import Guarantee
 from sim.prover import Model, Result, Verdict, prove, refute
 from tb.formal.anything import any_policy
 from tb.formal.graphs import DEPTH, LAWFUL, engine_graph, table_graph
-from tb.formal.lengths import LONGEST, beyond
+from tb.formal.lengths import LONGEST, PATIENCE, beyond
 from tb.formal.plan import ARBITER, COMMANDS, PIPELINES, TABLES, WORKER, modules
 from tb.formal.worlds import at_leisure, bits_of
-
-PATIENCE = 1
-"""Cycles that a consumer and the DMA may take: the smallest that there is in scope ``dma``."""
-
 
 AT_ONCE = 5
 """Seconds in which a bound that isn't the least one is improved."""
@@ -86,7 +82,7 @@ class Bounds:
         config = any_policy(self.config) if ARBITER in free else self.config
         key = config, free
         if key not in self._models:
-            whole = table_graph(config, PATIENCE)
+            whole = table_graph(config, patient=True)
             cut = [module for part in free for module in self._parts.get(part, (part,))]
             self._models[key] = whole.without(cut)
         return self._models[key]
@@ -190,7 +186,7 @@ class Bounds:
 
     def taking(self, cycles: int) -> Result:
         """Looks for a change that takes that many cycles, and so more than one less."""
-        graph = table_graph(self.config, PATIENCE)
+        graph = table_graph(self.config, patient=True)
         graph = graph.fixed({**at_leisure(self.config), **bits_of("deadline", 8, cycles - 1)})
         output = str(Guarantee.BOUNDED_INVALIDATION)
         return refute(graph, output, LAWFUL, ("unsound",), min(self.limit, SEARCH), DEPTH)

@@ -84,6 +84,7 @@ class EngineHarness(Component):
         ends: list[Value] = []
         for number in range(config.sources):
             m.submodules[f"source_{number}"] = source = Source(config, self.patience)
+            m.d.comb += source.patient.eq(1)
             connect(m, source.choice, flipped(self.source[number]))
             connect(m, source.command, engine.command[number])
             connect(m, engine.completion[number], source.completion)

@@ -72,6 +72,8 @@ class Requester(Component):
 
     Members
     -------
+    patient : In(1)
+        If it is low, ``patience`` doesn't count.
     choice : In(PortChoiceSignature)
     lookup, beat, dma, retire : the table's
     kill : In(config.tags)
@@ -84,6 +86,7 @@ class Requester(Component):
         self._patience = patience
         super().__init__(
             {
+                "patient": In(1),
                 "choice": In(PortChoiceSignature(config)),
                 "lookup": Out(lookup_signature(config)),
                 "beat": In(beat_signature(config)),
@@ -123,7 +126,7 @@ class Requester(Component):
         due = Signal(config.tags)
         m.d.comb += [
             ended.eq(choice.ended),
-            self.beat.ready.eq(choice.accepts | is_due(m, self.beat, self._patience)),
+            self.beat.ready.eq(choice.accepts | is_due(m, self.beat, self.patient, self._patience)),
             self.dma.valid.eq(choice.issues & bit(working & ~(self.kill & killed), choice.issued)),
             self.dma.tag.eq(choice.issued),
             self.retire.valid.eq((choice.ends | due.any()) & bit(working & answered, ended)),
@@ -135,7 +138,8 @@ class Requester(Component):
             for tag in range(config.tags):
                 waits = working[tag] & answered[tag]
                 waited = lasts(m, waits, self._patience)
-                m.d.comb += due[tag].eq(waits & Cat(1, waited)[self._patience - 1])
+                is_late = Cat(1, waited)[self._patience - 1]
+                m.d.comb += due[tag].eq(self.patient & waits & is_late)
                 with m.If(due[tag]):
                     m.d.comb += ended.eq(tag)
         with m.If(self.retire.valid):
@@ -163,6 +167,8 @@ class Source(Component):
 
     Members
     -------
+    patient : In(1)
+        If it is low, ``patience`` doesn't count.
     choice : In(SourceChoiceSignature)
     command, completion : the table's
     busy : Out(1)
@@ -177,6 +183,7 @@ class Source(Component):
         self._patience = patience
         super().__init__(
             {
+                "patient": In(1),
                 "choice": In(SourceChoiceSignature(config)),
                 "command": Out(command_signature(config)),
                 "completion": In(completion_signature(config)),
@@ -192,7 +199,9 @@ class Source(Component):
         offer(m, command, self.choice.orders, self.choice.command)
         heard = completion.valid & completion.ready
         m.d.comb += [
-            completion.ready.eq(self.choice.hears | is_due(m, completion, self._patience)),
+            completion.ready.eq(
+                self.choice.hears | is_due(m, completion, self.patient, self._patience)
+            ),
             self.succeeds.eq(heard & (completion.payload.status == CommandStatus.OK)),
         ]
         with m.If(command.valid & command.ready):
@@ -341,11 +350,11 @@ def offer(m: Module, stream: Any, wants: ValueLike, payload: data.View) -> None:
     m.d.sync += [holding.eq(stream.valid & ~stream.ready), held.eq(stream.payload)]
 
 
-def is_due(m: Module, stream: Any, patience: int | None) -> Value:
+def is_due(m: Module, stream: Any, patient: Value, patience: int | None) -> Value:
     """What a stream offers has been refused for as many cycles as are permitted."""
     if patience is None:
         return Value.cast(0)
-    return lasts(m, stream.valid & ~stream.ready, patience)[patience - 1]
+    return patient & lasts(m, stream.valid & ~stream.ready, patience)[patience - 1]
 
 
 def lasts(m: Module, condition: ValueLike, cycles: int) -> Signal:

@@ -9,6 +9,7 @@ from tb.formal.alone import Alone
 from tb.formal.anything import PLACE, Anything, any_policy
 from tb.formal.engine import EngineHarness
 from tb.formal.harness import Harness
+from tb.formal.lengths import PATIENCE
 from tb.formal.plan import ARBITER, RULES, modules
 from tb.formal.small import harness_of
 
@@ -24,14 +25,15 @@ def design(config: TableConfig, patience: int | None = None) -> Design:
     return harness_of("harness", Harness, config, patience=patience)
 
 
-def table_graph(config: TableConfig, patience: int | None = None) -> Model:
+def table_graph(config: TableConfig, patient: bool = False) -> Model:
     """The harness around a table, whose policy is put where one was that may do anything.
 
-    So policies share the graph of the rest.
+    So policies share the graph of the rest, and the patient share it with those who aren't.
     """
     parts = [module for made_of in modules(config).values() for module in made_of]
     (arbiter,) = modules(config)[ARBITER]
-    shared = model(design(any_policy(config), patience), parts, arbiter)
+    shared = model(design(any_policy(config), PATIENCE), parts, arbiter)
+    shared = shared.fixed({("patient", 0): patient})
     if config == any_policy(config):
         return shared
     return shared.filled(arbiter, model(harness_of("alone", Alone, config)))

@@ -54,12 +54,15 @@ class Harness(Component):
     ----------
     config : TableConfig
     patience : int, optional
-        Cycles that consumers and DMA take at most. Without it they may take forever, and
-        ``bounded_invalidation`` is judged with a patience of 1.
+        Cycles that consumers and DMA take at most, where they are ``patient``. Without it they may
+        take forever, and ``bounded_invalidation`` is judged with a patience of 1.
 
     Members
     -------
     clk : In(1)
+    patient : In(1)
+        If it is low, consumers and DMA may take forever all the same. To be fixed before anything
+        is proved.
     port : In(PortChoiceSignature).array(config.ports)
     source : In(SourceChoiceSignature).array(config.sources)
     deadline : In(8)
@@ -100,6 +103,7 @@ class Harness(Component):
         super().__init__(
             {
                 "clk": In(1),
+                "patient": In(1),
                 "port": In(PortChoiceSignature(config)).array(config.ports),
                 "source": In(SourceChoiceSignature(config)).array(config.sources),
                 "deadline": In(8),
@@ -135,6 +139,7 @@ class Harness(Component):
         lasting: dict[tuple[str, int | None], list[Value]] = {key: [] for key in lengths(config)}
         for number in range(config.ports):
             m.submodules[f"requester_{number}"] = requester = Requester(config, self.patience)
+            m.d.comb += requester.patient.eq(self.patient)
             connect(m, requester.choice, flipped(self.port[number]))
             connect(m, requester.lookup, table.lookup[number])
             connect(m, table.beat[number], requester.beat)
@@ -146,6 +151,7 @@ class Harness(Component):
             lasting["life", number] += [*own]
         for number in range(config.sources):
             m.submodules[f"source_{number}"] = source = Source(config, self.patience)
+            m.d.comb += source.patient.eq(self.patient)
             connect(m, source.choice, flipped(self.source[number]))
             connect(m, source.command, table.command[number])
             connect(m, table.completion[number], source.completion)

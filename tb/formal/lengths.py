@@ -15,6 +15,9 @@ from rtl.component import Component
 from rtl.config import TableConfig
 from tb.formal.environment import lasts
 
+PATIENCE = 1
+"""Cycles that a consumer and the DMA may take: the smallest that there is in scope ``dma``."""
+
 LONGEST = {
     "life": 40,
     "asks": 64,
