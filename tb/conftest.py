@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-case",
         action="store_true",
-        help="replay every recorded violation on every simulator, too: it takes half an hour",
+        help="replay every recorded violation on every simulator, too: it takes 20 minutes",
     )
     parser.addoption(
         "--every-choice",

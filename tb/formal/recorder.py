@@ -105,6 +105,7 @@ class Player:
         clk = self.harness.clk
         driven: Inputs = {}
         ctx.set(self.harness.deadline, self.deadline)
+        ctx.set(self.harness.patient, self.harness.patience is not None)
         for cycle, inputs in enumerate(self._trace):
             for name in driven.keys() | inputs.keys():
                 value = inputs.get(name, 0)
@@ -303,7 +304,7 @@ def case_of(
         broken on the way.
     """
     player = Player(harness, output, always, never, deadline)
-    ignored = ("clk", "deadline")
+    ignored = ("clk", "deadline", "patient")
     best = [{n: v for n, v in i.items() if v and n not in ignored} for i in trace]
     if not player.violates(best):
         raise CaseError(f"the trace of {len(best)} cycles doesn't show a violation of {output}")
