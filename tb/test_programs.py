@@ -481,6 +481,27 @@ def test_it_is_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
     assert re.findall(r"^\[markername\] (.+)$", save.read_text(), re.MULTILINE)
 
 
+LAST_BEAT = """\
+source 0 REGISTER key=0 rights=ALL base=0x100000 length=0x2000 translations=2 frame=256
+wait quiet
+port 1 accepts 1 of 12
+port 1 lookup key=0 address=0x100000 length=8
+port 1 lookup key=0 address=0x100000 length=8
+source 0 REREGISTER key=0 rights=ALL base=0x100000 length=0x2000 first_translation=2 translations=2
+"""
+"""Found by hypothesis after some ten thousand steps."""
+
+
+@needs_icarus
+def test_the_last_beat_counts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A torn answer is taken in the very last cycle; the monitor is asked in the next one."""
+    file = tmp_path / "last.script"
+    file.write_text(LAST_BEAT)
+    typed = [f"SCRIPT={file}", "ARBITER=apply_now", "SCOPE=lookup", "SIM=icarus"]
+    assert main(["run", *typed]) == 0
+    assert re.search(r"untorn +│ no +│ violated by 1 beats", capsys.readouterr().out)
+
+
 # Scripts of the pages
 
 

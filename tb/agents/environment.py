@@ -180,6 +180,8 @@ class Environment:
         await self.quiet()
         if self.sampler is not None:
             self.sampler.close()
+        # What the monitor sees in a cycle, it has counted in the next one.
+        await self.wait(1)
         self.scoreboard.finish()
         if not self.config.ghost_version:
             # Nobody watches but the scoreboard.
