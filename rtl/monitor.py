@@ -49,7 +49,8 @@ class Guarantee(StrEnum):
     LOOKUP_NEVER_WAITS = "lookup_never_waits"
     """A change never delays or refuses a lookup."""
     ISOLATED_LOOKUPS = "isolated_lookups"
-    """A change of an entry never delays, refuses or aborts a lookup of another entry."""
+    """A change of an entry never delays, refuses or aborts a lookup of another entry, or one
+    admitted after A."""
     ISOLATED_INVALIDATION = "isolated_invalidation"
     """A lookup of another entry never delays the completion of a change."""
     LOSSLESS = "lossless"

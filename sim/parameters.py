@@ -456,6 +456,9 @@ def _unknown(name: str, known: Mapping[str, Parameter]) -> str:
 
     if name.lower() in RUN_PARAMETERS and name.lower() not in known:
         return f"{name} is of no use here: it says what a run does, not what the table is."
+    if name.lower() in TABLE_PARAMETERS and name.lower() not in known:
+        which = ": CONFIG chooses among all of them, by their names" if "config" in known else ""
+        return f"{name} is of no use here{which}."
     close = difflib.get_close_matches(name.lower(), known, 1, 0.5)
     hint = f"did you mean {close[0].upper()}?" if close else "make help lists them all."
     return f"There is no parameter {as_typed(name)}: {hint}"

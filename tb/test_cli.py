@@ -370,6 +370,14 @@ class TestCapture:
         )
 
 
+class TestProve:
+    def test_no_one_configuration_is_chosen(self, refused: Refused):
+        assert refused("SPAN=entry", verb="prove") == (
+            "SPAN is of no use here: CONFIG chooses among all of them, by their names."
+        )
+        assert refused("SPAN=entry", verb="coverage") == "SPAN is of no use here."
+
+
 class TestVerilog:
     @pytest.fixture
     def written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
