@@ -82,8 +82,10 @@ def test_translations_first(config: TableConfig):
     )
 
 
-SPANNING = [
-    *_spanning(StepOrder.ENTRY_FIRST),
+SPANNING = [*_spanning(StepOrder.ENTRY_FIRST)]
+
+EVERY_CHOICE = [
+    *SPANNING,
     *variants(
         arbiter="pending_bit",
         scope=RetireScope.LOOKUP,
@@ -95,7 +97,7 @@ SPANNING = [
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("config", SPANNING, ids=name_of)
+@pytest.mark.parametrize("config", EVERY_CHOICE, ids=name_of)
 def test_everything_on_verilator(config: TableConfig):
     """Every bench, on a subset that has every choice at least once."""
     run(config, Simulator.VERILATOR, ALL, seed=3)

@@ -23,9 +23,6 @@ from tb.variants import SIZE, name_of
 
 FAULTS = ROOT / "tb" / "faults"
 
-SPANNED = [config for config in SPANNING if config.step_order is StepOrder.ENTRY_FIRST]
-"""Without the order that makes no row pass, but ``test_benches.test_translations_first``."""
-
 
 def check(config: TableConfig, simulator: Simulator) -> None:
     """Runs all rows, and nothing else."""
@@ -43,7 +40,7 @@ def test_every_row(config: TableConfig):
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("config", SPANNED, ids=name_of)
+@pytest.mark.parametrize("config", SPANNING, ids=name_of)
 def test_every_row_on_verilator(config: TableConfig):
     """Every policy in both scopes, and every choice but the step order at least once."""
     check(config, Simulator.VERILATOR)

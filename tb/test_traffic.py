@@ -32,7 +32,7 @@ from tb.agents.generators import GENERATORS
 from tb.agents.scenes import PAGE
 from tb.bench_traffic import captured_flows
 from tb.needs import REAL_CAPTURE, needs_icarus, needs_real_capture
-from tb.test_benches import SPANNING
+from tb.test_benches import EVERY_CHOICE
 from tb.variants import SIZE, name_of, name_of_policy, policies
 
 FASTEST = simulators.available()[-1]
@@ -225,7 +225,7 @@ class TestRepetition:
 
 @needs_icarus
 @pytest.mark.conformance
-@pytest.mark.parametrize("config", SPANNING, ids=name_of)
+@pytest.mark.parametrize("config", EVERY_CHOICE, ids=name_of)
 def test_simulators_agree(play: Play, config: TableConfig):
     """Cycle by cycle, under back-pressure, with changes of all kinds."""
     typed = {**typed_for(config), "BACKPRESSURE": "bursts", "LOOKUPS": 500, "INVALIDATIONS": 40}
