@@ -15,6 +15,7 @@ from rtl.slots import TagSignature, TakeSignature
 from rtl.tables import CopiedMemory, WriteSignature
 from rtl.violation import Violation, ViolationSignature
 from rtl.watched import (
+    AGE_BITS,
     DELIVER,
     TERM_BITS,
     AcceptedBeatSignature,
@@ -144,6 +145,8 @@ class Monitor(Component):
     slow : Out(1)
         Somebody takes longer than ``terms.patience`` in this cycle.
     record : Out(WatchedRecordSignature).array(config.slots)
+    age : Out(AGE_BITS).array(config.sources)
+        Cycles since the R of the change in progress, as many as can be counted.
     start : In(1)
         The table is ready; cycles are counted from here on.
     ready : Out(1)
@@ -186,6 +189,7 @@ class Monitor(Component):
                 "stray": Out(1),
                 "slow": Out(1),
                 "record": Out(WatchedRecordSignature(config)).array(config.slots),
+                "age": Out(AGE_BITS).array(config.sources),
                 "start": In(1),
                 "ready": Out(1),
             }
@@ -476,7 +480,7 @@ class Monitor(Component):
 
         m.d.comb += self.slow.eq(slow.any())
         for source, change in enumerate(self.change):
-            age = Signal(TERM_BITS + 1, name=f"age_{source}")
+            age = self.age[source]
             excused = Signal(name=f"excused_{source}")
             late = (self.terms.deadline != 0) & (age == self.terms.deadline + 1)
             m.d.comb += hits[Guarantee.BOUNDED_INVALIDATION][source].eq(

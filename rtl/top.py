@@ -27,6 +27,7 @@ from rtl.slots import Slots, TagSignature
 from rtl.tables import CopiedMemory, WriteSignature
 from rtl.turns import Turns
 from rtl.watched import (
+    AGE_BITS,
     TermsSignature,
     WatchedChangeSignature,
     WatchedReadsSignature,
@@ -78,6 +79,7 @@ class SharedTable(Component):
     stage : Out(WatchedStageSignature).array(pipelines, 3)
     reads : Out(WatchedReadsSignature).array(pipelines)
     record : Out(WatchedRecordSignature).array(config.slots)
+    age : Out(AGE_BITS).array(config.sources)
     unpaged : Out(config.pipelines)
         An entry that can be used was read, and its pages have a size that the table doesn't know:
         then nobody knows how many beats a lookup has.
@@ -118,6 +120,7 @@ class SharedTable(Component):
             members["stage"] = Out(WatchedStageSignature(config)).array(config.pipelines, 3)
             members["reads"] = Out(WatchedReadsSignature(config)).array(config.pipelines)
             members["record"] = Out(WatchedRecordSignature(config)).array(config.slots)
+            members["age"] = Out(AGE_BITS).array(config.sources)
             members["unpaged"] = Out(config.pipelines)
             members["astray"] = Out(1)
             members["misplaced"] = Out(1)
@@ -219,6 +222,7 @@ class SharedTable(Component):
                 ]
                 for slot in range(config.slots):
                     connect(m, monitor.record[slot], flipped(self.record[slot]))
+                m.d.comb += [self.age[source].eq(monitor.age[source]) for source in sources]
         m.d.comb += self.ready.eq(Cat(ready).all())
 
         doors = []

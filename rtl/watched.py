@@ -162,6 +162,9 @@ class TermsSignature(wiring.Signature):
 
 TERM_BITS = 16
 
+AGE_BITS = TERM_BITS + 1
+"""Bits of a count that goes beyond every deadline."""
+
 
 DELIVER = 2
 """The stage of a pipeline whose beat is offered."""

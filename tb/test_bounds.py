@@ -16,7 +16,7 @@ from tb.formal.bounds import Bounds
 from tb.formal.environment import clocked
 from tb.formal.graphs import LAWFUL, table_graph
 from tb.formal.harness import SMALL, Harness
-from tb.formal.lengths import PATIENCE, beyond, judge, members
+from tb.formal.lengths import PATIENCE, beyond, judge, members, timed
 from tb.formal.recorder import case_of
 
 ONE = {**SMALL, "ports": 1, "sources": 1}
@@ -59,7 +59,7 @@ class Two(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         clocked(m, self.clk)
-        judge(m, self, "ends", None, [self.one, self.other])
+        judge(m, self, "ends", None, timed(m, "ends", [self.one, self.other]))
         return m
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rtl.arbiter import policy
 from rtl.config import ReadStructure, RetireScope, TableConfig
 from rtl.monitor import Guarantee
-from sim.prover import Model, Result, Verdict, prove, refute
+from sim.prover import Model, Result, Verdict, induct, prove, refute
 from tb.formal.anything import any_policy
 from tb.formal.graphs import DEPTH, LAWFUL, engine_graph, table_graph
 from tb.formal.lengths import LONGEST, PATIENCE, beyond
@@ -162,16 +162,27 @@ class Bounds:
         if any(phase.cycles is None for phase in phases):
             return
         never = [beyond(phase.length, phase.cycles or 0) for phase in phases]
-        total = sum(phase.cycles or 0 for phase in phases)
-        free = (ARBITER, PIPELINES, TABLES)
-        change = search("change", total, self.graph(*free), never)
+        commands = self.graph(ARBITER, PIPELINES, TABLES)
+        phased = commands.fixed(
+            bits_of("asked", 8, asks.cycles) | bits_of("waited", 8, waits.cycles or 0)
+        )
+        lemmas = (("interrupted", commands), ("unsummed", phased), ("miscounted", commands))
+        for lemma, graph in lemmas:
+            result = induct(graph, lemma, (), never, limit)
+            yield Bound(lemma, 0 if result.verdict is Verdict.PROVED else None, result.seconds)
+            if result.verdict is Verdict.PROVED:
+                never.append(lemma)
+        # R is counted as a cycle of the first, and not of the change.
+        total = sum(phase.cycles or 0 for phase in phases) - 1
+        change = search("change", total, phased, never)
         yield change
         if change.cycles is None:
             return
         # What the monitor says of it is the same.
         output = str(Guarantee.BOUNDED_INVALIDATION)
-        graph = self.graph(*free).fixed(bits_of("deadline", 8, change.cycles))
-        result = prove(graph, output, (), [beyond("change", change.cycles)], limit)
+        graph = commands.fixed(bits_of("deadline", 8, change.cycles))
+        never = [beyond("change", change.cycles), *(n for n in never if n == "miscounted")]
+        result = prove(graph, output, (), never, limit)
         proved = result.verdict is Verdict.PROVED
         yield Bound(output, change.cycles if proved else None, result.seconds)
 

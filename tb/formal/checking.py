@@ -10,7 +10,7 @@ from rtl.commands import CommandState
 from rtl.layouts import LookupStatus
 from rtl.monitor import any_of
 from rtl.top import SharedTable
-from rtl.worker import WorkerState
+from tb.formal.ledger import FINISHING, STARTING, is_one_of
 
 CHECKING = (
     "misfiled",
@@ -120,13 +120,15 @@ def checking(table: SharedTable, gone: Value, replaced: Iterable[data.View]) -> 
         for change, old in zip(table.change, replaced, strict=True)
     ]
     engine = table.engine
-    working = engine.worker_state != WorkerState.PICK
     interrupted = [
-        working
-        & (engine.working_for == source)
-        & (context.state != CommandState.STARTED)
-        & (context.state != CommandState.FINISHING)
+        (engine.working_for == source)
+        & is_one_of(engine.worker_state, states)
+        & (context.state != turn)
         for source, context in enumerate(engine.context)
+        for states, turn in (
+            (STARTING, CommandState.STARTED),
+            (FINISHING, CommandState.FINISHING),
+        )
     ]
     wrong = (misfiled, crowded, detached, interrupted, mislaid, mistaken, unnoticed, late)
     return {name: any_of(*cases) for name, cases in zip(CHECKING, wrong, strict=True)}

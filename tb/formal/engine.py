@@ -10,7 +10,7 @@ from rtl.layouts import entry_layout
 from rtl.tables import CopiedMemory
 from tb.formal.environment import Allocation, Source, SourceChoiceSignature, clocked
 from tb.formal.ledger import Ledger
-from tb.formal.lengths import judge, members, phases
+from tb.formal.lengths import judge, members, phases, timed
 from tb.formal.shadow import Shadow, choose
 
 
@@ -106,7 +106,7 @@ class EngineHarness(Component):
                 ledger.in_progress[number].eq(engine.event[number].in_progress),
             ]
         for length, port in self._lengths:
-            judge(m, self, length, port, ends)
+            judge(m, self, length, port, timed(m, length, ends))
         m.d.comb += [
             self.ranges_apart.eq(allocation.ranges_apart),
             self.pages_written.eq(allocation.pages_written),

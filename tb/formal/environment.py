@@ -79,6 +79,8 @@ class Requester(Component):
     kill : In(config.tags)
     silent : Out(1)
         Something has been asked, and no beat is offered.
+    working : Out(config.tags)
+        Its DMA may issue beats under these.
     """
 
     def __init__(self, config: TableConfig, patience: int | None = None):
@@ -94,6 +96,7 @@ class Requester(Component):
                 "retire": Out(tag_signature(config)),
                 "kill": In(config.tags),
                 "silent": Out(1),
+                "working": Out(config.tags),
             }
         )
 
@@ -102,8 +105,7 @@ class Requester(Component):
         config, choice = self._config, self.choice
         asked = Signal(config.tags)
         """Offered or in flight, up to the last beat."""
-        working = Signal(config.tags)
-        """Its DMA may issue beats."""
+        working = self.working
         answered = Signal(config.tags)
         """Its last beat has been."""
 

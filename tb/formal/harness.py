@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Cat, Module, Value
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.component import Component
-from rtl.config import TableConfig
+from rtl.config import RetireScope, TableConfig
 from rtl.layouts import is_unpaged
-from rtl.monitor import Guarantee
+from rtl.monitor import Guarantee, any_of
 from rtl.top import SharedTable
 from tb.formal.checking import CHECKING, checking
 from tb.formal.environment import (
@@ -19,7 +19,15 @@ from tb.formal.environment import (
     SourceChoiceSignature,
     clocked,
 )
-from tb.formal.lengths import judge, lengths, members, phases
+from tb.formal.lengths import (
+    judge,
+    lengths,
+    members,
+    miscounted,
+    phases,
+    timed,
+    unsummed,
+)
 from tb.formal.readers import Readers
 from tb.formal.shadow import Shadow
 
@@ -68,6 +76,9 @@ class Harness(Component):
     deadline : In(8)
         Cycles within which C has to follow R, if not 0: ``bounded_invalidation`` is judged by it.
         To be fixed before anything is proved.
+    asked, waited : In(8)
+        Cycles that the first two phases of a change take at most, for ``unsummed``; to be fixed,
+        too.
     ranges_apart, pages_written : Out(1)
         Rules.
     disagree, disturbed : Out(1)
@@ -78,12 +89,16 @@ class Harness(Component):
         A lookup that has been let go still has its slot.
     astray, misplaced, misdated, unsound : Out(1)
         See :class:`rtl.monitor.Monitor`.
+    adrift : Out(1)
+        In scope ``dma``, a DMA engine may issue beats under a tag that no lookup in flight has.
     slow : Out(1)
         Somebody takes longer than ``patience``, as the table sees it.
     misfiled, crowded, mistaken, unnoticed, late : Out(1)
         See :func:`tb.formal.checking.checking`.
     unpaged, unpaged_write : Out(1)
         An entry that can be used is read, or written, with pages of a size that there is not.
+    miscounted, unsummed : Out(1)
+        Only with ``patience``: see :mod:`tb.formal.lengths`.
     beyond : Out(1), one for each of :data:`tb.formal.lengths.LONGEST` and each number
         of cycles
         Only with ``patience``.
@@ -107,6 +122,8 @@ class Harness(Component):
                 "port": In(PortChoiceSignature(config)).array(config.ports),
                 "source": In(SourceChoiceSignature(config)).array(config.sources),
                 "deadline": In(8),
+                "asked": In(8),
+                "waited": In(8),
                 "ranges_apart": Out(1),
                 "pages_written": Out(1),
                 "disagree": Out(1),
@@ -120,12 +137,15 @@ class Harness(Component):
                 "misdated": Out(1),
                 "unsound": Out(1),
                 "outlived": Out(1),
+                "adrift": Out(1),
                 "stray": Out(1),
                 "slow": Out(1),
                 **{name: Out(1) for name in CHECKING},
                 "unpaged": Out(1),
                 "unpaged_write": Out(1),
                 **{str(guarantee): Out(1) for guarantee in Guarantee},
+                "miscounted": Out(1),
+                "unsummed": Out(1),
                 **members(self._lengths),
             }
         )
@@ -137,6 +157,7 @@ class Harness(Component):
         m.submodules.table = table = self.table
         m.submodules.allocation = allocation = Allocation(config)
         lasting: dict[tuple[str, int | None], list[Value]] = {key: [] for key in lengths(config)}
+        adrift: list[Value] = []
         for number in range(config.ports):
             m.submodules[f"requester_{number}"] = requester = Requester(config, self.patience)
             m.d.comb += requester.patient.eq(self.patient)
@@ -149,6 +170,8 @@ class Harness(Component):
             lasting["quiet", number].append(requester.silent & table.ready)
             own = table.occupied[number * config.tags : (number + 1) * config.tags]
             lasting["life", number] += [*own]
+            if config.scope is RetireScope.DMA:
+                adrift.append((requester.working & ~own).any())
         for number in range(config.sources):
             m.submodules[f"source_{number}"] = source = Source(config, self.patience)
             m.d.comb += source.patient.eq(self.patient)
@@ -206,8 +229,22 @@ class Harness(Component):
             self.unpaged.eq(table.unpaged.any()),
             self.unpaged_write.eq(written.enable & is_unpaged(config, written.data)),
         ]
-        for length, port in self._lengths:
-            judge(m, self, length, port, lasting[length, port])
+        past = {
+            (length, port): timed(m, length, lasting[length, port])
+            for length, port in self._lengths
+        }
+        for (length, port), things in past.items():
+            judge(m, self, length, port, things)
+        if past:
+            change, asks, waits, ends = (
+                past[length, None] for length in ("change", "asks", "waits", "ends")
+            )
+            counts = [*map(miscounted, change, table.age)]
+            sums = [
+                unsummed(*of_a_source, self.asked, self.waited)
+                for of_a_source in zip(change, asks, waits, ends, strict=True)
+            ]
+            m.d.comb += [self.miscounted.eq(any_of(*counts)), self.unsummed.eq(any_of(*sums))]
 
         m.d.comb += [
             self.ranges_apart.eq(allocation.ranges_apart),
@@ -219,6 +256,7 @@ class Harness(Component):
             self.misdated.eq(table.misdated),
             self.unsound.eq(table.unsound),
             self.outlived.eq(table.outlived),
+            self.adrift.eq(Cat(adrift).any()),
             self.stray.eq(table.stray),
             self.slow.eq(table.slow),
             table.terms.patience.eq(self.patience or 1),

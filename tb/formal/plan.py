@@ -58,7 +58,8 @@ LEMMAS = (
     # Step orders differ in how a command is carried out: without that, one proof is enough.
     Step("misdated", never=("astray", "misplaced"), parts=(WORKER,), of_any=True),
     Step("unsound", never=("astray", "misplaced", "misdated"), of_any=True),
-    Step("stray", never=("unsound",), parts=(COMMANDS,), of_any=True),
+    Step("adrift", never=("unsound",), parts=(COMMANDS,), of_any=True),
+    Step("stray", never=("adrift",), parts=(COMMANDS, TABLES), of_any=True),
 )
 """What the guarantees stand on, whatever the policy."""
 

@@ -304,7 +304,7 @@ def case_of(
         broken on the way.
     """
     player = Player(harness, output, always, never, deadline)
-    ignored = ("clk", "deadline", "patient")
+    ignored = ("clk", "deadline", "patient", "asked", "waited")
     best = [{n: v for n, v in i.items() if v and n not in ignored} for i in trace]
     if not player.violates(best):
         raise CaseError(f"the trace of {len(best)} cycles doesn't show a violation of {output}")
