@@ -499,7 +499,7 @@ def test_the_last_beat_counts(folder: Path, tmp_path: Path, capsys: pytest.Captu
     file.write_text(LAST_BEAT)
     typed = [f"SCRIPT={file}", "ARBITER=apply_now", "SCOPE=lookup", "SIM=icarus"]
     assert main(["run", *typed]) == 0
-    assert re.search(r"untorn +│ no +│ violated by 1 beats", capsys.readouterr().out)
+    assert re.search(r"untorn +│ no +│ violated by 1 beat,", capsys.readouterr().out)
 
 
 # Scripts of the pages
