@@ -148,11 +148,11 @@ def _line(parameter: Parameter) -> str:
     if isinstance(default, bool):
         default = int(default)
     others = [str(choice) for choice in parameter.choices if choice != str(default)]
-    words = [] if default is None else [str(default)]
+    words = [] if default in (None, "") else [str(default)]
     if others:
         words.append(f"or {', '.join(others)}")
     suffix = f" ({'; '.join(words)})" if words else ""
-    return f"{parameter.name.upper():16} {parameter.meaning}{suffix}"
+    return f"{parameter.name.upper():17} {parameter.meaning}{suffix}"
 
 
 VERBS: dict[str, Callable[[Sequence[str], Console], int]] = {

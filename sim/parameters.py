@@ -112,6 +112,7 @@ def _part_of_guarantee(name: str, text: str) -> str:
     return text
 
 
+_SEED_MEANING = "of all random choices; not with CASE or SCRIPT, which leave none (a new one)"
 _CASE_MEANING = "recorded violation to replay, by its name in tb/formal/cases or as a .json file"
 
 
@@ -130,11 +131,11 @@ _MEANINGS = {
     "tags": "lookups that one port may have in flight",
     "sources": "command sources (host, send queue, responder)",
     "arbiter": "the policy",
-    "span": "what a drain_fence holds back",
+    "span": "what a drain_fence holds back, and what a grace_period waits for",
     "version_bits": "bits of the version that a version_check compares",
     "on_wrap": "what a version_check does when versions begin again",
     "scope": "when a lookup gives its slot back",
-    "on_pending": "what happens to a lookup that meets a pending change",
+    "on_pending": "what pending_bit and drain_fence do with a lookup that meets a change",
     "zero_length": "what a remote read or write of no bytes is told",
     "second_invalidate": "how an invalidate of a FREE entry completes",
     "step_order": "what a deregistration takes away first",
@@ -200,11 +201,11 @@ RUN_PARAMETERS = {
         ),
         _word("command", COMMANDS, "mixed", "kind of the changes"),
         _word("backpressure", [*GENERATORS], "always", "when consumers accept beats"),
-        Parameter("dma_cycles", whole_number(0, 10_000), 2, "most cycles before each DMA beat"),
+        Parameter("dma_cycles", whole_number(0, 10_000), 2, "most cycles before each step of DMA"),
         Parameter("capture", _file, None, "RoCEv2 capture to play, instead of LOOKUPS"),
         Parameter("case", _word_or_file, None, _CASE_MEANING),
         Parameter("script", _file, None, "steps of your own to play, instead of traffic"),
-        Parameter("seed", whole_number(0, 2**31 - 1), None, "of all random choices (a new one)"),
+        Parameter("seed", whole_number(0, 2**31 - 1), None, _SEED_MEANING),
         _word("sim", [*Simulator], "verilator", "simulator"),
         Parameter("waves", _flag, False, "1: dump all signals", _FLAGS),
     )
