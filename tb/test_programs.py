@@ -559,3 +559,40 @@ def test_examples_are_played(folder: Path, capsys: pytest.CaptureFixture[str], s
     said = capsys.readouterr().out
     assert "drain_fence held everything that it declares." in said
     assert f"repeat   make sim SCRIPT={script} SIM=icarus\n" in said
+
+
+@needs_icarus
+def test_the_page_has_what_is_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """Lines of it, in order."""
+    command = "make sim SCRIPT=docs/examples/deregister.script"
+    _, _, block = PAGE.read_text().partition(f"```\n{command}\n\n")
+    shown = [line for line in block.partition("\n```")[0].splitlines() if line != "..."]
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["run", *command.split()[2:], "SIM=icarus"]) == 0
+    printed = iter(capsys.readouterr().out.splitlines())
+    assert len(shown) >= 20
+    assert [line for line in shown if line not in printed] == []
+
+
+@needs_icarus
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("drain_fence", "which the arbiter holds back"),
+        ("version_check", "tag 0 is killed"),
+        ("apply_now", "fresh_dma is violated"),
+    ],
+)
+def test_the_example_tells_policies_apart(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    policy: str,
+    told: str,
+):
+    # So that no line is broken.
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["run", f"SCRIPT={EXAMPLES[0]}", f"ARBITER={policy}", "SIM=icarus"]) == 0
+    assert told in capsys.readouterr().out
