@@ -16,14 +16,10 @@ from sim.parameters import (
     RUN_PARAMETERS,
     TABLE_PARAMETERS,
     Parameter,
-    UsageError,
-    parse,
-    parse_coverage,
-    parse_proof,
-    parse_table,
 )
 from sim.prover import ProverFailed
 from sim.replay import print_replay, replay_case
+from sim.request import UsageError, parse, parse_coverage, parse_proof, parse_table
 from sim.run import RunFailed
 from sim.script import play_script, print_script
 from sim.simulators import SimulatorMissing

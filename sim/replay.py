@@ -9,7 +9,7 @@ from rich.console import Console
 from rtl.arbiter import policy
 from rtl.monitor import OF_CHANGES, Guarantee
 from sim.job import new_folder, point_latest_to
-from sim.parameters import Request
+from sim.request import Request
 from sim.run import RunResult, run
 from sim.summary import print_again, story_table, title
 from sim.typed import number_of

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from sim.job import new_folder, point_latest_to
-from sim.parameters import Request
+from sim.request import Request
 from sim.run import RunResult, run
 from sim.summary import held, print_again, story_table, title, verdicts
 from sim.waves import prepare

@@ -28,10 +28,8 @@ from sim.parameters import (
     PROOF_PARAMETERS,
     RUN_PARAMETERS,
     TABLE_PARAMETERS,
-    UsageError,
-    parse,
-    parse_table,
 )
+from sim.request import UsageError, parse, parse_table
 
 SMALL = ROOT / "tb" / "data" / "roce_small.pcap"
 ETHER = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")

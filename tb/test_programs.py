@@ -18,7 +18,7 @@ from sim import cli
 from sim import run as runs
 from sim.cli import main
 from sim.netlist import ROOT, Design, table_design
-from sim.parameters import parse_table, words_of
+from sim.request import parse_table, words_of
 from sim.run import RunFailed
 from sim.simulators import Simulator
 from tb.model.allocator import STRUCTURAL
