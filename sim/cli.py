@@ -16,14 +16,10 @@ from sim.parameters import (
     RUN_PARAMETERS,
     TABLE_PARAMETERS,
     Parameter,
-    UsageError,
-    parse,
-    parse_coverage,
-    parse_proof,
-    parse_table,
 )
 from sim.prover import ProverFailed
 from sim.replay import print_replay, replay_case
+from sim.request import UsageError, parse, parse_coverage, parse_proof, parse_table
 from sim.run import RunFailed
 from sim.script import play_script, print_script
 from sim.simulators import SimulatorMissing
@@ -148,11 +144,11 @@ def _line(parameter: Parameter) -> str:
     if isinstance(default, bool):
         default = int(default)
     others = [str(choice) for choice in parameter.choices if choice != str(default)]
-    words = [] if default is None else [str(default)]
+    words = [] if default in (None, "") else [str(default)]
     if others:
         words.append(f"or {', '.join(others)}")
     suffix = f" ({'; '.join(words)})" if words else ""
-    return f"{parameter.name.upper():16} {parameter.meaning}{suffix}"
+    return f"{parameter.name.upper():17} {parameter.meaning}{suffix}"
 
 
 VERBS: dict[str, Callable[[Sequence[str], Console], int]] = {

@@ -43,6 +43,7 @@ BENCHES = [
     "tb.bench_answers",
     "tb.bench_changes",
     "tb.bench_races",
+    "tb.bench_scenes",
     "tb.bench_coverage",
 ]
 TESTS = [

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rtl.arbiter import own
 from sim.netlist import BUILD, ROOT
-from sim.parameters import Request, UsageError
+from sim.request import Request, UsageError
 from sim.run import RUNS, RunResult, run
 from sim.waves import prepare
 

@@ -9,9 +9,10 @@ from rich.console import Console
 from rtl.arbiter import policy
 from rtl.monitor import OF_CHANGES, Guarantee
 from sim.job import new_folder, point_latest_to
-from sim.parameters import Request
+from sim.request import Request
 from sim.run import RunResult, run
 from sim.summary import print_again, story_table, title
+from sim.typed import number_of
 from sim.waves import prepare
 from tb.formal.case import Case
 
@@ -101,5 +102,5 @@ def _conclusion(replay: Replay) -> str:
     if replay.broken:
         return f"{said}, which it declares."
     if case.guarantee is Guarantee.BOUNDED_INVALIDATION:
-        return f"{said}: the deadline here is {case.deadline} cycles after R."
+        return f"{said}: the deadline here is {number_of(case.deadline, 'cycle')} after R."
     return f"{said}: that is expected, it declares no such thing."

@@ -23,7 +23,9 @@ _SETTINGS = (
     "fontname_signals Monospace 8",
     "fontname_waves Monospace 8",
 )
-_SCREEN = (1600, 1150)
+_SCREEN = (1600, 1260)
+_CROP = "+46+99"
+"""Without the bars at the top, and the folded tree at the left."""
 _START_SECONDS = 30
 _DRAW_SECONDS = 2
 
@@ -95,7 +97,8 @@ def screenshot(save: Path, png: Path) -> None:
                 subprocess.run([*search, *resize], env=environment, check=True)
                 time.sleep(_DRAW_SECONDS)
                 # Few colours, so the file stays small without becoming hard to read.
-                convert = ["-trim", "+repage", "-colors", "64", "-strip", f"png8:{png.resolve()}"]
+                convert = ["-trim", "+repage", "-crop", _CROP, "+repage", "+dither"]
+                convert += ["-colors", "24", "-strip", f"png8:{png.resolve()}"]
                 subprocess.run(["import", "-window", "root", *convert], env=environment, check=True)
             finally:
                 viewer.terminate()

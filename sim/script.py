@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from sim.job import new_folder, point_latest_to
-from sim.parameters import Request
+from sim.request import Request
 from sim.run import RunResult, run
 from sim.summary import held, print_again, story_table, title, verdicts
 from sim.waves import prepare
@@ -78,7 +78,7 @@ def print_script(played: Played, console: Console) -> None:
     config, result = played.request.config, played.result
     console.print(title(dataclasses.asdict(config), str(played.run.simulator)), soft_wrap=True)
     declared = tuple(f"{guarantee} is violated" for guarantee in result["declared"])
-    console.print(story_table(result["story"], lambda cycle, what: what in declared))
+    console.print(story_table(result["story"], lambda cycle, what: what.startswith(declared)))
     console.print(verdicts(result))
     said = result["failure"] or held(config.arbiter, result["violations"])
     console.print(said, soft_wrap=True)

@@ -11,6 +11,7 @@ from rich.text import Text
 from rtl.arbiter import policy
 from rtl.monitor import OF_CHANGES
 from sim.job import Outcome, shown
+from sim.typed import number_of
 
 
 def print_summary(outcome: Outcome, console: Console) -> None:
@@ -75,15 +76,15 @@ def _measurements(result: dict[str, Any]) -> Table:
 
 
 _UNITS = {
-    "fresh_dma": "DMA beats",
-    "no_early_reuse": "writes",
-    "bounded_invalidation": "changes",
-    "lookup_never_waits": "cycles",
-    "isolated_lookups": "cycles",
-    "isolated_invalidation": "waits",
-    "lossless": "lookups",
+    "fresh_dma": "DMA beat",
+    "no_early_reuse": "write",
+    "bounded_invalidation": "change",
+    "lookup_never_waits": "cycle",
+    "isolated_lookups": "cycle",
+    "isolated_invalidation": "wait",
+    "lossless": "lookup",
 }
-"""What violations of a guarantee are counted in, where it isn't beats."""
+"""What one violation of a guarantee is, where it isn't a beat."""
 
 _NOT_JUDGED = ("bounded_invalidation",)
 """Guarantees that a run says nothing about, since it sets no deadline."""
@@ -135,7 +136,7 @@ def verdicts(result: Mapping[str, Any]) -> Table:
             first = result["first_violations"][guarantee]
             place = "source" if guarantee in OF_CHANGES else "port"
             verdict = Text(
-                f"violated by {count} {_UNITS.get(guarantee, 'beats')}, "
+                f"violated by {number_of(count, _UNITS.get(guarantee, 'beat'))}, "
                 f"first in cycle {first['cycle']}, {place} {first['port']}",
                 style="red" if declared else "yellow",
             )

@@ -15,6 +15,11 @@ def as_typed(value: object, longest: int | None = _LONGEST) -> str:
     return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
 
+def number_of(count: int, noun: str) -> str:
+    """So many of something: ``1 beat``, ``2 beats``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 class Unreadable(ValueError):
     """There is no such text; the message says why, without its full stop."""
 

@@ -165,6 +165,7 @@ def _port_group(config: TableConfig, p: int, *, closed: bool) -> Group:
         Trace(f"dma__{p}__tag", "DMA tag", "dec", dma),
         Trace(f"retire__{p}__valid", "retire", "bin", dma),
         Trace(f"retire__{p}__payload", "retire tag", "dec", dma),
+        Trace(f"kill__{p}", "kill, by tag", "bin", GTKWColor.red),
     ]
     return Group(f"port {p}", rows, closed)
 

@@ -12,6 +12,7 @@ from tb.agents.generators import GENERATORS
 from tb.agents.scenes import ALL_RIGHTS, PAGE
 from tb.model.allocator import STRUCTURAL, Allocator
 from tb.model.words import (
+    COUNTS,
     Command,
     Entry,
     EntryKind,
@@ -178,46 +179,13 @@ async def _commands(env: Environment, host: Host, source: int, cycles: int) -> N
         await env.wait(rng.choice([1, 1, 1, 5, rng.randrange(60)]))
 
 
-_RUN = {"first_translation", "translations", "frame", "page_shift"}
-_REGION = _RUN | {
-    "rights",
-    "remote_invalidate",
-    "zero_based",
-    "pd",
-    "qpn",
-    "base",
-    "length",
-    "offset",
-}
-_COUNTS: dict[Opcode, set[str]] = {
-    Opcode.REGISTER: _REGION,
-    Opcode.FAST_REGISTER: _REGION,
-    Opcode.ALLOCATE: {
-        "kind",
-        "remote_invalidate",
-        "pd",
-        "qpn",
-        "first_translation",
-        "translations",
-    },
-    Opcode.DEALLOCATE: set(),
-    Opcode.WRITE_TRANSLATION: _RUN,
-    Opcode.LOCAL_INVALIDATE: {"pd"},
-    Opcode.REMOTE_INVALIDATE: {"pd", "qpn", "header_valid"},
-    Opcode.BIND: {"variant", "rights", "zero_based", "pd", "qpn", "base", "length", "parent"},
-    Opcode.REREGISTER: _REGION | {"variant"},
-    Opcode.DEREGISTER: set(),
-    Opcode.QUERY: set(),
-}
-"""The fields that count for an opcode, besides the opcode and the key."""
-
-_WINDOW = {"kind", "remote_invalidate", "pd", "qpn"}
+_WINDOW = frozenset({"kind", "remote_invalidate", "pd", "qpn"})
 """Those that count for the allocation of a window."""
 
 
 def _with_noise(rng: random.Random, command: Command) -> Command:
     """The same command with anything in the fields that don't count for it."""
-    counts = _COUNTS[Opcode(command.opcode)]
+    counts = COUNTS[Opcode(command.opcode)]
     if command.opcode is Opcode.ALLOCATE and command.kind is not EntryKind.REGION:
         counts = _WINDOW
     anything: dict[str, Any] = {

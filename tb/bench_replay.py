@@ -51,7 +51,7 @@ async def replay(dut: Any) -> None:
             agent.drive(cycle + 1)
         await RisingEdge(dut.clk)
     # The record shows a cycle later.
-    story.look_for_violations(case.cycle + 1)
+    story.look_back(case.cycle + 1)
     _judge(dut, case)
     for cycle in range(case.cycle + 1, case.cycle + 1 + AFTER):
         for agent in agents:

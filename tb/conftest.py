@@ -8,7 +8,7 @@ import pytest
 from rtl.config import ConfigError
 from sim import job, run, simulators
 from sim.cli import main
-from sim.parameters import UsageError, parse_table
+from sim.request import UsageError, parse_table
 from sim.simulators import Simulator
 from tb import variants
 from tb.needs import NO_ICARUS

@@ -197,8 +197,8 @@ def test_truncated_file(
 ) -> None:
     path = write(tmp_path / "cut", [ACKNOWLEDGE] * 3)
     path.write_bytes(path.read_bytes()[:-missing])
-    whole = 1 if missing == 90 and write is write_pcap else 2
-    assert error_of(path) == f"{path} is truncated after {whole} whole frames"
+    whole = "1 whole frame" if missing == 90 and write is write_pcap else "2 whole frames"
+    assert error_of(path) == f"{path} is truncated after {whole}"
 
 
 @pytest.mark.parametrize("size", [4, 23])
@@ -229,6 +229,8 @@ def test_damaged_file(
 def test_no_roce(tmp_path: Path) -> None:
     path = write_pcap(tmp_path / "plain.pcap", [PLAIN] * 3)
     assert error_of(path) == f"{path} has no RoCEv2 packets (UDP port 4791) in 3 frames"
+    path = write_pcap(tmp_path / "plain.pcap", [PLAIN])
+    assert error_of(path) == f"{path} has no RoCEv2 packets (UDP port 4791) in 1 frame"
 
 
 def test_no_send(tmp_path: Path) -> None:

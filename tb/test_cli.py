@@ -28,10 +28,8 @@ from sim.parameters import (
     PROOF_PARAMETERS,
     RUN_PARAMETERS,
     TABLE_PARAMETERS,
-    UsageError,
-    parse,
-    parse_table,
 )
+from sim.request import UsageError, parse, parse_table
 
 SMALL = ROOT / "tb" / "data" / "roce_small.pcap"
 ETHER = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
@@ -432,6 +430,21 @@ class TestHelp:
                 [*choices.split(", "), *(["path/to/file.py:ClassName"] * (name == "ARBITER"))]
             )
 
+    def test_meanings_are_in_one_column(self, capsys: pytest.CaptureFixture[str]):
+        main(["help"])
+        lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+        assert {len(line) - len(line[2:].split(maxsplit=1)[1]) for line in lines} == {20}
+        assert not any(line.endswith("()") for line in lines)
+
+    def test_every_policy_that_listens_is_named(self, capsys: pytest.CaptureFixture[str]):
+        """What only some policies listen to says which."""
+        main(["help"])
+        said = capsys.readouterr().out
+        for choice in ("span", "on_pending", "version_bits", "on_wrap"):
+            (line,) = (line for line in said.splitlines() if line.split()[0] == choice.upper())
+            named = {name for name in POLICIES if name in line}
+            assert named == {name for name, p in POLICIES.items() if choice in p.choices}
+
     def test_defaults_are_those_of_the_table(self):
         defaults = {name: p.default for name, p in TABLE_PARAMETERS.items()}
         assert TableConfig(**defaults) == TableConfig()
@@ -462,7 +475,7 @@ class TestProcess:
     def test_help(self):
         result = self.run("help", env={**os.environ, "COLUMNS": "20"})
         assert (result.returncode, result.stderr) == (0, "")
-        assert "  PORTS            lookup requester interfaces (4)\n" in result.stdout
+        assert "  PORTS             lookup requester interfaces (4)\n" in result.stdout
 
 
 def test_repeat_can_be_typed():

@@ -38,7 +38,8 @@ from rtl.watched import (
 )
 from sim import job, simulators
 from sim.netlist import ROOT
-from sim.parameters import COMMANDS, RUN_PARAMETERS, TABLE_PARAMETERS, parse
+from sim.parameters import COMMANDS, RUN_PARAMETERS, TABLE_PARAMETERS
+from sim.request import parse
 from sim.simulators import Simulator
 from sim.verilog import ports
 from tb.agents.generators import GENERATORS

@@ -18,7 +18,7 @@ from sim import cli
 from sim import run as runs
 from sim.cli import main
 from sim.netlist import ROOT, Design, table_design
-from sim.parameters import parse_table, words_of
+from sim.request import parse_table, words_of
 from sim.run import RunFailed
 from sim.simulators import Simulator
 from tb.model.allocator import STRUCTURAL
@@ -33,6 +33,7 @@ from tb.model.words import (
     Lookup,
     Opcode,
     Rights,
+    what_counts,
 )
 from tb.mutation import mutate
 from tb.needs import needs_icarus, needs_program
@@ -40,9 +41,11 @@ from tb.programs.program import Accepts, Ask, Dma, Order, Program, Step, Until, 
 from tb.programs.script import ScriptError, parse, text_of
 from tb.programs.search import search
 from tb.programs.strategies import programs
+from tb.test_docs import quoted, rows, sections
 from tb.variants import SIZE, name_of, variants
 
 CONFIG = TableConfig(**SIZE)
+PAGE = ROOT / "docs" / "scripts.md"
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.script"))
 STEPS = 200
 """Of each policy, where ``--steps`` says nothing else."""
@@ -90,7 +93,7 @@ def steps() -> st.SearchStrategy[Step]:
     lookups = st.builds(Lookup, keys(), whole(24), whole(24), rights(), whole(64), whole(32))
     cycles = st.integers(1, 1000)
     return st.one_of(
-        st.builds(Order, source, commands),
+        st.builds(Order, source, commands.map(what_counts)),
         st.builds(Ask, port, lookups),
         st.builds(
             lambda ask, tag: Ask(ask.port, _tagged(ask.lookup, tag), True),
@@ -113,6 +116,13 @@ def _tagged(lookup: Lookup, tag: int) -> Lookup:
 @settings(deadline=None, database=None, max_examples=40)
 @given(st.lists(steps(), min_size=1).map(lambda steps: Program(tuple(steps))))
 def test_what_is_printed_is_read_again(program: Program):
+    assert parse(text_of(program), CONFIG) == program
+
+
+@settings(deadline=None, database=None, max_examples=60)
+@given(programs(CONFIG))
+def test_random_programs_can_be_read_again(program: Program):
+    """None of them has anything in a field that doesn't count."""
     assert parse(text_of(program), CONFIG) == program
 
 
@@ -178,7 +188,7 @@ MISTAKES = {
     "port 0 lookup key=1": "a lookup must name length, as in length=5.",
     "source 0 QUERY key": "key is not of the form field=value.",
     "source 0 QUERY key=1 key=2": "key must be given once, not as 1 and 2.",
-    "source 0 QUERY key=1 lenght=5": "a command has no field lenght: did you mean length?",
+    "source 0 BIND key=1 lenght=5": "a command has no field lenght: did you mean length?",
     "port 0 lookup zzz=1": (
         "a lookup has no field zzz: it has key, pd, qpn, rights, address, length, tag."
     ),
@@ -187,25 +197,30 @@ MISTAKES = {
     "source 0 QUERY key=16777216": (
         "the index of key must be a whole number from 0 to 0xffffff, not 16777216."
     ),
-    "source 0 QUERY key=1:256": (
+    "source 0 BIND key=1:256": (
         "the variant of key must be a whole number from 0 to 255, not 256."
     ),
-    "source 0 QUERY key=1 page_shift=32": (
+    "source 0 REGISTER key=1 page_shift=32": (
         "page_shift must be a whole number from 0 to 31, not 32."
     ),
     "port 0 lookup key=1 length=8 tag=4": "tag must be a whole number from 0 to 3, not 4.",
-    "source 0 QUERY key=1 first_translation=64": (
+    "source 0 ALLOCATE key=1 first_translation=64": (
         "first_translation must be a whole number from 0 to 63, not 64."
     ),
-    "source 0 QUERY key=1 pd=\uff11": ("pd must be a whole number from 0 to 0xffffff, not \uff11."),
-    "source 0 QUERY key=1 pd=1_0": "pd must be a whole number from 0 to 0xffffff, not 1_0.",
-    "source 0 QUERY key=1 zero_based=yes": "zero_based must be 0 or 1, not yes.",
-    "source 0 QUERY key=1 kind=WINDOW": (
+    "source 0 BIND key=1 pd=\uff11": "pd must be a whole number from 0 to 0xffffff, not \uff11.",
+    "source 0 BIND key=1 pd=1_0": "pd must be a whole number from 0 to 0xffffff, not 1_0.",
+    "source 0 BIND key=1 zero_based=yes": "zero_based must be 0 or 1, not yes.",
+    "source 0 ALLOCATE key=1 kind=WINDOW": (
         "kind must be one of REGION, WINDOW_1, WINDOW_2A, WINDOW_2B, not WINDOW."
     ),
-    "source 0 QUERY key=1 rights=READ": (
+    "source 0 BIND key=1 rights=READ": (
         f"rights must be ALL, NONE, or some of {RIGHTS} with | between them, not READ."
     ),
+    "source 0 DEREGISTER key=1 pd=0": "pd doesn't count for DEREGISTER: leave it out.",
+    "source 0 DEREGISTER key=1:0x11": (
+        "the variant of key doesn't count for DEREGISTER: leave it out."
+    ),
+    "source 0 12 key=1 length=8": "length doesn't count for opcode 12: leave it out.",
     "source 0 QUERY key=\x1b[31m": (
         r"the index of key must be a whole number from 0 to 0xffffff, not '\x1b[31m'."
     ),
@@ -217,6 +232,38 @@ def test_mistakes(line: str):
     with pytest.raises(ScriptError) as caught:
         parse(f"wait 1\n# The next one is wrong.\n{line}\nwait 2\n", CONFIG)
     assert (caught.value.line, caught.value.reason) == (3, MISTAKES[line])
+
+
+FIELDS: dict[str, str] = {
+    **dict.fromkeys(("variant", "pd", "qpn", "base", "length", "page_shift", "offset"), "1"),
+    **dict.fromkeys(("first_translation", "translations", "frame", "parent"), "1"),
+    **dict.fromkeys(("remote_invalidate", "zero_based", "header_valid"), "1"),
+    "kind": "REGION",
+    "rights": "ALL",
+}
+
+
+def complaint(line: str) -> str:
+    """What is said of a script of this line, if anything."""
+    try:
+        parse(line, CONFIG)
+    except ScriptError as error:
+        return error.reason
+    return ""
+
+
+@pytest.mark.parametrize("opcode", list(Opcode), ids=lambda opcode: opcode.name)
+def test_what_never_counts_is_refused(opcode: Opcode):
+    """The page has, for each opcode, what isn't."""
+    listed = {row[0].strip("`"): row[1] for row in rows(sections(PAGE)["What counts"])}
+    line = f"source 0 {opcode.name} key=1"
+    said = {name: complaint(f"{line} {name}={value}") for name, value in FIELDS.items()}
+    said["key:variant"] = complaint(f"{line}:1").replace("the variant of key", "key:variant")
+    counts = set(quoted(listed[opcode.name]))
+    assert said == {
+        name: "" if name in counts else f"{name} doesn't count for {opcode.name}: leave it out."
+        for name in said
+    }
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# Nothing\n"])
@@ -236,7 +283,7 @@ def test_sizes_are_those_of_the_table():
 
 def test_the_page_says_the_same():
     """The example is that of the file, and each sentence is what is said."""
-    page = (ROOT / "docs" / "scripts.md").read_text()
+    page = PAGE.read_text()
     assert f"```\n{(ROOT / 'docs' / 'examples' / 'deregister.script').read_text()}```" in page
     _, _, table = page.partition("| line 7 | sentence |\n|---|---|\n")
     said = re.findall(r"^\| `(.+)` \| `(.+)` \|$", table.replace(r"\|", "|"), re.MULTILINE)
@@ -499,7 +546,7 @@ def test_the_last_beat_counts(folder: Path, tmp_path: Path, capsys: pytest.Captu
     file.write_text(LAST_BEAT)
     typed = [f"SCRIPT={file}", "ARBITER=apply_now", "SCOPE=lookup", "SIM=icarus"]
     assert main(["run", *typed]) == 0
-    assert re.search(r"untorn +│ no +│ violated by 1 beats", capsys.readouterr().out)
+    assert re.search(r"untorn +│ no +│ violated by 1 beat,", capsys.readouterr().out)
 
 
 # Scripts of the pages
@@ -512,3 +559,40 @@ def test_examples_are_played(folder: Path, capsys: pytest.CaptureFixture[str], s
     said = capsys.readouterr().out
     assert "drain_fence held everything that it declares." in said
     assert f"repeat   make sim SCRIPT={script} SIM=icarus\n" in said
+
+
+@needs_icarus
+def test_the_page_has_what_is_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """Lines of it, in order."""
+    command = "make sim SCRIPT=docs/examples/deregister.script"
+    _, _, block = PAGE.read_text().partition(f"```\n{command}\n\n")
+    shown = [line for line in block.partition("\n```")[0].splitlines() if line != "..."]
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["run", *command.split()[2:], "SIM=icarus"]) == 0
+    printed = iter(capsys.readouterr().out.splitlines())
+    assert len(shown) >= 20
+    assert [line for line in shown if line not in printed] == []
+
+
+@needs_icarus
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("drain_fence", "which the arbiter holds back"),
+        ("version_check", "tag 0 is killed"),
+        ("apply_now", "fresh_dma is violated"),
+    ],
+)
+def test_the_example_tells_policies_apart(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    policy: str,
+    told: str,
+):
+    # So that no line is broken.
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["run", f"SCRIPT={EXAMPLES[0]}", f"ARBITER={policy}", "SIM=icarus"]) == 0
+    assert told in capsys.readouterr().out

@@ -27,6 +27,7 @@ from sim.cli import main
 from sim.parameters import CHANGES, COMMANDS
 from sim.run import RunResult
 from sim.simulators import Simulator
+from sim.typed import number_of
 from tb.agents.capture import Capture, Send
 from tb.agents.generators import GENERATORS
 from tb.agents.scenes import PAGE
@@ -168,9 +169,9 @@ class TestResult:
                 assert verdict == ("held" if declared == "yes" else "not violated here")
             else:
                 first = result["first_violations"][guarantee]
-                units = "DMA beats" if guarantee == "fresh_dma" else "beats"
+                unit = "DMA beat" if guarantee == "fresh_dma" else "beat"
                 assert verdict == (
-                    f"violated by {count} {units}, first in cycle {first['cycle']}, "
+                    f"violated by {number_of(count, unit)}, first in cycle {first['cycle']}, "
                     f"port {first['port']}"
                 )
         for line in (

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim.typed import number_of
+
 # scapy takes 0.2 s to import, so `read_capture` imports it only when there is a capture to read.
 
 _UDP_PORT = 4791
@@ -137,10 +139,11 @@ def read_capture(path: str | Path) -> Capture:
                         icrc_ok=bth.compute_icrc(b"") == icrc,
                     )
                 )
+    all_frames = number_of(frames, "frame")
     if packets != frames:
-        raise CaptureError(f"{path} is damaged: only {packets} of {frames} frames can be read")
+        raise CaptureError(f"{path} is damaged: only {packets} of {all_frames} can be read")
     if not roce:
-        raise CaptureError(f"{path} has no RoCEv2 packets (UDP port 4791) in {frames} frames")
+        raise CaptureError(f"{path} has no RoCEv2 packets (UDP port 4791) in {all_frames}")
     if not sends:
         raise CaptureError(f"{path} has RoCEv2 packets ({roce}), but no SEND among them")
     return Capture(packets, acknowledgements, tuple(sends))
@@ -172,10 +175,11 @@ def _count_frames(path: str | Path, data: bytes) -> int:
     try:
         for end, is_frame in records:
             if end > len(data):
-                raise CaptureError(f"{path} is truncated after {frames} whole frames")
+                raise CaptureError(f"{path} is truncated after {number_of(frames, 'whole frame')}")
             frames += is_frame
     except struct.error:  # the file ends inside a record's header
-        raise CaptureError(f"{path} is truncated after {frames} whole frames") from None
+        whole = number_of(frames, "whole frame")
+        raise CaptureError(f"{path} is truncated after {whole}") from None
     return frames
 
 

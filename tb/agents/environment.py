@@ -11,8 +11,9 @@ from cocotb.triggers import Event, RisingEdge
 
 from rtl.arbiter import policy
 from rtl.config import TableConfig
-from rtl.monitor import Guarantee
+from rtl.monitor import OF_CHANGES, Guarantee
 from sim.run import bench_config, bench_parameters
+from sim.typed import number_of
 from tb.agents.commands import CommandSource
 from tb.agents.dma import DmaEngine
 from tb.agents.known import all_known
@@ -211,10 +212,12 @@ class Environment:
         """
         violated = await self.settle()
         for guarantee in sorted(violated & self.declared):
-            cycle, place = self.first_violation(guarantee)
+            cycle, number = self.first_violation(guarantee)
+            place = "source" if guarantee in OF_CHANGES else "port"
             raise AssertionError(
                 f"{self.config.arbiter} declares {guarantee}, but violated it "
-                f"{self.violations()[guarantee]} times, first in cycle {cycle} on port {place}"
+                f"{number_of(self.violations()[guarantee], 'time')}, "
+                f"first in cycle {cycle} on {place} {number}"
             )
         return violated
 

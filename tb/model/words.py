@@ -5,6 +5,7 @@ second time on purpose: the model must not inherit a mistake.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from enum import Enum, IntFlag
 
 
@@ -224,6 +225,61 @@ class Command:
     translations: int = 0
     frame: int = 0
     parent: Key = Key()
+
+
+_RUN = frozenset({"first_translation", "translations", "frame", "page_shift"})
+_REGION = _RUN | {
+    "rights",
+    "remote_invalidate",
+    "zero_based",
+    "pd",
+    "qpn",
+    "base",
+    "length",
+    "offset",
+}
+
+COUNTS: Mapping[Opcode, frozenset[str]] = {
+    Opcode.REGISTER: _REGION,
+    Opcode.FAST_REGISTER: _REGION,
+    Opcode.ALLOCATE: frozenset(
+        {"kind", "remote_invalidate", "pd", "qpn", "first_translation", "translations"}
+    ),
+    Opcode.DEALLOCATE: frozenset(),
+    Opcode.WRITE_TRANSLATION: _RUN,
+    Opcode.LOCAL_INVALIDATE: frozenset({"pd"}),
+    Opcode.REMOTE_INVALIDATE: frozenset({"pd", "qpn", "header_valid"}),
+    Opcode.BIND: frozenset(
+        {"variant", "rights", "zero_based", "pd", "qpn", "base", "length", "parent"}
+    ),
+    Opcode.REREGISTER: _REGION | {"variant"},
+    Opcode.DEREGISTER: frozenset(),
+    Opcode.QUERY: frozenset(),
+}
+"""The fields that may count for an opcode, besides the opcode and the key.
+
+Some of them only sometimes: ``qpn`` of a window of type 2B, ``frame`` if translations are written.
+"""
+
+VARIANT_COUNTS = frozenset(
+    {
+        Opcode.REGISTER,
+        Opcode.FAST_REGISTER,
+        Opcode.ALLOCATE,
+        Opcode.LOCAL_INVALIDATE,
+        Opcode.REMOTE_INVALIDATE,
+        Opcode.BIND,
+    }
+)
+"""The opcodes for which the variant of the key counts. The others go by its index alone."""
+
+
+def what_counts(command: Command) -> Command:
+    """The same command with nothing in the fields that never count for its opcode."""
+    counts = COUNTS[command.opcode] if isinstance(command.opcode, Opcode) else frozenset()
+    key = command.key if command.opcode in VARIANT_COUNTS else Key(command.key.index)
+    fields = {name: getattr(command, name) for name in counts}
+    return Command(command.opcode, key, **fields)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from rtl.config import TableConfig
 from tb.model.allocator import Pool
 from tb.model.configured import table_of
-from tb.model.words import Command, Entry, EntryKind, EntryState, Lookup
+from tb.model.words import Command, Entry, EntryKind, EntryState, Lookup, what_counts
 from tb.programs.program import Accepts, Ask, Dma, Order, Program, Step, Until, Wait
 
 
@@ -122,7 +122,8 @@ class Host:
     # Steps
 
     def order(self, source: int, command: Command) -> None:
-        """A source gives a command."""
+        """A source gives a command, with nothing in it that doesn't count."""
+        command = what_counts(command)
         self._steps.append(Order(source, command))
         index = command.key.index
         before = self.table.entry(index)

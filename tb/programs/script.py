@@ -11,7 +11,16 @@ from rtl.config import TableConfig
 from rtl.layouts import command_layout, lookup_layout
 from sim.typed import as_typed
 from tb.agents.packing import Packer
-from tb.model.words import NO_RIGHTS, Command, Key, Lookup, Opcode, Rights
+from tb.model.words import (
+    COUNTS,
+    NO_RIGHTS,
+    VARIANT_COUNTS,
+    Command,
+    Key,
+    Lookup,
+    Opcode,
+    Rights,
+)
 from tb.programs.program import Accepts, Ask, Dma, Order, Program, Side, Step, Until, Wait
 
 MOST_PERIOD = 1000
@@ -58,7 +67,10 @@ class ScriptError(ValueError):
 
 
 def text_of(program: Program) -> str:
-    """The program as a script, which :func:`parse` makes the same program of."""
+    """The program as a script, which :func:`parse` makes the same program of.
+
+    Commands must have nothing in the fields that don't count for them.
+    """
     return "".join(f"{line_of(step)}\n" for step in program.steps)
 
 
@@ -148,6 +160,7 @@ class _Line:
         self._words = words
         self._config = config
         self._read = 0
+        self._idle: frozenset[str] = frozenset()
 
     def step(self) -> Step:
         """The step."""
@@ -216,6 +229,7 @@ class _Line:
         else:
             self._refuse(what, allowed, word)
         packer = Packer(command_layout(self._config))
+        self._idle = _idle(opcode)
         values = self._values("a command", Command, packer, without={"opcode"})
         return Order(source, Command(opcode=opcode, **values))
 
@@ -271,6 +285,7 @@ class _Line:
             if name in values:
                 both = f"{as_typed(typed[name])} and {as_typed(text)}"
                 self._fail(f"{name} must be given once, not as {both}.")
+            self._must_count(name)
             typed[name] = text
             values[name] = self._field(fields[name], name, text, packer)
         missing = [name for name in fields if name not in {*values, *_DEFAULTS[words]}]
@@ -301,6 +316,8 @@ class _Line:
 
     def _key(self, name: str, text: str, packer: Packer) -> Key:
         index, colon, variant = text.partition(":")
+        if colon:
+            self._must_count(f"the variant of {name}")
         return Key(
             self._whole(f"the index of {name}", index, packer.width(f"{name}.index")),
             self._whole(f"the variant of {name}", variant, packer.width(f"{name}.variant"))
@@ -319,6 +336,13 @@ class _Line:
             rights |= Rights[word]
         return rights
 
+    def _must_count(self, name: str) -> None:
+        """Nobody is to believe that a field matters which the table doesn't look at."""
+        if name in self._idle:
+            opcode = self._words[2]
+            named = opcode if opcode in Opcode.__members__ else f"opcode {opcode}"
+            self._fail(f"{name} doesn't count for {named}: leave it out.")
+
     def _next(self, what: str, allowed: str) -> str:
         """The next word; a line that ends before it is refused."""
         if self._read == len(self._words):
@@ -331,6 +355,15 @@ class _Line:
 
     def _fail(self, sentence: str) -> NoReturn:
         raise ScriptError(sentence, self._number)
+
+
+def _idle(opcode: Opcode | int) -> frozenset[str]:
+    """What a command must not name, since it never counts for its opcode."""
+    counts = COUNTS[opcode] if isinstance(opcode, Opcode) else frozenset()
+    idle = {field.name for field in dataclasses.fields(Command)} - counts - {"opcode", "key"}
+    if opcode not in VARIANT_COUNTS:
+        idle.add("the variant of key")
+    return frozenset(idle)
 
 
 def _number(text: str) -> int | None:

@@ -6,7 +6,7 @@ import shlex
 from rtl.config import TableConfig
 from sim.job import shown
 from sim.netlist import Design, table_design
-from sim.parameters import words_of
+from sim.request import words_of
 from sim.run import CONFIG_VARIABLE, RunFailed, config_to_json, run
 from sim.simulators import Simulator
 from tb.programs.strategies import WISHES
