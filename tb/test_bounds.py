@@ -4,20 +4,22 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from amaranth.hdl import Module
-from amaranth.lib.wiring import In
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib.wiring import In, Out
 
 from rtl.component import Component
 from rtl.config import OnPending, TableConfig
 from rtl.monitor import Guarantee
+from rtl.watched import AGE_BITS
 from sim.netlist import Design
-from sim.prover import Verdict, model, prove, refute
+from sim.prover import Model, Verdict, induct, model, prove, refute
 from tb.formal.bounds import Bounds
 from tb.formal.environment import clocked
 from tb.formal.graphs import LAWFUL, table_graph
 from tb.formal.harness import SMALL, Harness
-from tb.formal.lengths import PATIENCE, beyond, judge, members, timed
+from tb.formal.lengths import PATIENCE, beyond, judge, members, miscounted, timed, unsummed
 from tb.formal.recorder import case_of
+from tb.formal.worlds import bits_of
 
 ONE = {**SMALL, "ports": 1, "sources": 1}
 
@@ -69,6 +71,82 @@ def test_whichever_lasts(tmp_path: Path, idle: str):
     both = model(Design("two", Two, "two"), cache=tmp_path)
     only = both.fixed({(idle, 0): 0})
     assert refute(only, beyond("ends", 3)).cycles == 4
+
+
+class Change(Component):
+    """A change whose phases last as long as anybody likes, and who counts its cycles.
+
+    ``goes``: the next phase begins in the next cycle. ``slips``: a cycle is counted twice.
+    """
+
+    LENGTHS = ("asks", "waits", "ends", "change")
+
+    def __init__(self):
+        self._asked: list[tuple[str, int | None]] = [(length, None) for length in self.LENGTHS]
+        inputs = {"clk": In(1), "goes": In(1), "slips": In(1), "asked": In(8), "waited": In(8)}
+        outputs = {"miscounted": Out(1), "unsummed": Out(1)}
+        super().__init__({**inputs, **outputs, **members(self._asked)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        clocked(m, self.clk)
+        phase = Signal(2)
+        was_asking = Signal()
+        age = Signal(AGE_BITS)
+        with m.If(self.goes):
+            m.d.sync += phase.eq(phase + 1)
+        asks, waits, ends = (phase == number for number in (1, 2, 3))
+        m.d.sync += was_asking.eq(asks)
+        first = asks & ~was_asking
+        over = ends & self.goes
+        older = Mux(age[-1], age, age + 1 + self.slips)
+        m.d.sync += age.eq(Mux(over | (phase == 0), 0, older))
+        now = {"asks": asks, "waits": waits, "ends": ends, "change": (phase != 0) & ~first}
+        past = {}
+        for length, condition in now.items():
+            past[length] = timed(m, length, [condition])
+            judge(m, self, length, None, past[length])
+        (change,) = past["change"]
+        phases = [past[length][0] for length in ("asks", "waits", "ends")]
+        m.d.comb += [
+            self.miscounted.eq(miscounted(change, age)),
+            self.unsummed.eq(unsummed(change, *phases, self.asked, self.waited)),
+        ]
+        return m
+
+
+@pytest.fixture(scope="module")
+def change(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    cache = tmp_path_factory.mktemp("change")
+    return model(Design("change", Change, "change"), cache=cache)
+
+
+@pytest.mark.parametrize(("slips", "verdict"), [(0, Verdict.PROVED), (1, Verdict.REFUTED)])
+def test_a_cycle_is_counted_once(change: Model, slips: int, verdict: Verdict):
+    counted = change.fixed({("slips", 0): slips})
+    attempt = induct if verdict is Verdict.PROVED else refute
+    assert attempt(counted, "miscounted").verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited", "verdict"),
+    [
+        (4, 3, Verdict.PROVED),
+        (3, 3, Verdict.REFUTED),
+        (4, 2, Verdict.REFUTED),
+    ],
+)
+def test_the_phases_add_up(change: Model, asked: int, waited: int, verdict: Verdict):
+    """Of phases of at most 4, 3 and 5 cycles: the sum of these is enough, and no other."""
+    never = [beyond("asks", 4), beyond("waits", 3), beyond("ends", 5)]
+    summed = change.fixed(bits_of("asked", 8, asked) | bits_of("waited", 8, waited))
+    attempt = induct if verdict is Verdict.PROVED else refute
+    assert attempt(summed, "unsummed", (), never).verdict is verdict
+    if verdict is Verdict.PROVED:
+        given = [*never, "unsummed"]
+        # R is no cycle of the change.
+        assert prove(summed, beyond("change", 11), (), given).verdict is Verdict.PROVED
+        assert prove(summed, beyond("change", 10), (), given).verdict is Verdict.REFUTED
 
 
 def least(config: TableConfig) -> int | None:
