@@ -34,7 +34,7 @@ FOLDER = BUILD / "coverage"
 MOST_LINES = 200
 """Most holes that are shown on the terminal."""
 
-# What comes first hits what is easy; the races at the end aim at what is left.
+# What comes first hits what is easy; what comes last aims at what is left.
 BENCHES = [
     "tb.bench_random",
     "tb.bench_rules",

@@ -19,6 +19,7 @@ from rtl.config import TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import BUILD, ROOT, replace
 from sim.prover import Verdict
+from sim.typed import number_of
 from tb.formal.case import CASES, Case, CaseError, load
 from tb.formal.graphs import LAWFUL
 from tb.formal.harness import SMALL, Harness
@@ -128,13 +129,16 @@ def run_proofs(request: ProofRequest, console: Console) -> int:
     wide.print(as_table(matrix), crop=False, soft_wrap=True)
     console.print(
         "ok n: proved, in n seconds    n, ≤n: refuted, in n cycles or less    ?: not decided\n"
-        "ok n ≤m: C is at most m cycles after R    !: not what the policy declares\n"
+        "ok n ≤m (k): C within m cycles of R, k with one port and one source, (≤k): enough\n"
+        "!: not what the policy declares\n"
         "nothing: not claimed, or not asked for",
         highlight=False,
     )
     for line in complaints(matrix):
         console.print(line, highlight=False, soft_wrap=True)
-    console.print(f"{len(todo)} configurations in {matrix['seconds']} s", highlight=False)
+    console.print(
+        f"{number_of(len(todo), 'configuration')} in {matrix['seconds']} s", highlight=False
+    )
     console.print("wrote    build/prove/matrix.json")
     if request.record:
         replace(RECORD, json.dumps(matrix, indent=1) + "\n")
@@ -207,7 +211,8 @@ def mark(cell: Mapping[str, Any] | None) -> str:
         return ""
     verdict = cell["verdict"]
     if "within" in cell:
-        text = f"ok {cell['seconds']:.0f} ≤{cell['within']}"
+        least = f" ({'' if cell['tight'] else '≤'}{cell['least']})" if cell["least"] else ""
+        text = f"ok {cell['seconds']:.0f} ≤{cell['within']}{least}"
     elif verdict == Verdict.PROVED:
         text = f"ok {cell['seconds']:.0f}"
     elif verdict == Verdict.REFUTED:
@@ -227,7 +232,8 @@ def complaints(matrix: Mapping[str, Any]) -> list[str]:
                 found.append(f"{name}: {guarantee} is neither proved nor refuted.")
             elif verdict == Verdict.REFUTED and declared:
                 found.append(
-                    f"{name} declares {guarantee}, and violates it after {cell['cycles']} cycles: "
+                    f"{name} declares {guarantee}, and violates it after "
+                    f"{number_of(cell['cycles'], 'cycle')}: "
                     f"make waves CASE=build/prove/cases/{cell['case']}.json"
                 )
             elif verdict == Verdict.PROVED and not declared:
