@@ -10,6 +10,7 @@ from rtl.commands import CommandState
 from rtl.layouts import LookupStatus
 from rtl.monitor import any_of
 from rtl.top import SharedTable
+from rtl.worker import WorkerState
 from tb.formal.ledger import FINISHING, STARTING, is_one_of
 
 CHECKING = (
@@ -120,14 +121,18 @@ def checking(table: SharedTable, gone: Value, replaced: Iterable[data.View]) -> 
         for change, old in zip(table.change, replaced, strict=True)
     ]
     engine = table.engine
+    # Translations are removed before A in one step order, and after it in the other.
+    either = (WorkerState.REMOVE_TRANSLATIONS,)
+    starts, ends = CommandState.STARTED, CommandState.FINISHING
     interrupted = [
         (engine.working_for == source)
         & is_one_of(engine.worker_state, states)
-        & (context.state != turn)
+        & ~any_of(*(context.state == turn for turn in turns))
         for source, context in enumerate(engine.context)
-        for states, turn in (
-            (STARTING, CommandState.STARTED),
-            (FINISHING, CommandState.FINISHING),
+        for states, turns in (
+            (STARTING, (starts,)),
+            (tuple(state for state in FINISHING if state not in either), (ends,)),
+            (either, (starts, ends)),
         )
     ]
     wrong = (misfiled, crowded, detached, interrupted, mislaid, mistaken, unnoticed, late)

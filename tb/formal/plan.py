@@ -54,7 +54,7 @@ entry, and makes of it."""
 
 LEMMAS = (
     Step("astray", parts=(TABLES, SLOTS), of_any=True),
-    Step("misplaced", never=("astray",), parts=(TABLES,), of_any=True),
+    Step("misplaced", never=("astray",), parts=(TABLES, WORKER), of_any=True),
     # Step orders differ in how a command is carried out: without that, one proof is enough.
     Step("misdated", never=("astray", "misplaced"), parts=(WORKER,), of_any=True),
     Step("unsound", never=("astray", "misplaced", "misdated"), of_any=True),
