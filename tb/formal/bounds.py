@@ -22,8 +22,9 @@ from tb.formal.worlds import at_leisure, bits_of
 AT_ONCE = 5
 """Seconds in which a bound that isn't the least one is improved."""
 
-SEARCH = 15
-"""Seconds that the search for a change that takes as long as a bound may take."""
+SEARCH = 10
+"""Seconds that the search for a change that takes as long as a bound may take: several times what
+it takes where there is one."""
 
 QUIET = 3
 """Cycles from when a lookup is offered to its first beat, or to the next one."""

@@ -45,10 +45,11 @@ REDUCED: tuple[dict[str, int], ...] = (
 
 GLANCE = 20
 """Seconds that a search may take which most likely is in vain: for a violation of something
-declared, in one table, or for a shorter one where the search is long."""
+declared, in one table."""
 
-SHORTER = 60
-"""Seconds that the search for a shorter violation may take where it is not so long."""
+WIDER, SHORTER = 10, 60
+"""Seconds that the search for a shorter violation may take in a wider world, and among all. Where
+one took longer to be found than that, a shorter one isn't looked for."""
 
 OF_ONE_ENTRY = (
     Guarantee.UNTORN,
@@ -320,7 +321,7 @@ def shortest(config: TableConfig, output: str, limit: int) -> Found:
     worlds: list[tuple[dict[Pin, int], int]] = [({}, SHORTER)]
     if output in OF_ONE_ENTRY:
         wider = one_entry(config, "address", "length")
-        worlds = [(one_entry(config), limit), (wider, GLANCE), *worlds]
+        worlds = [(one_entry(config), limit), (wider, WIDER), *worlds]
     result = best = Result(Verdict.UNDECIDED, 0.0)
     seconds, depth = 0.0, DEPTH
     for world, for_less in worlds:

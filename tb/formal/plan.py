@@ -88,7 +88,7 @@ CHECKING = (
     Step("crowded", parts=(PIPELINES,), of_any=True),
     Step("detached", parts=(PIPELINES,), of_any=True),
     Step("interrupted", parts=(PIPELINES, TABLES), of_any=True),
-    Step("mislaid", never=("unsound",), parts=(TABLES,), of_any=True),
+    Step("mislaid", never=("unsound",), parts=(TABLES, WORKER), of_any=True),
     Step("mistaken", never=("unsound", "misfiled"), parts=(TABLES,)),
     Step("unnoticed", never=NOTICED, inductive=True),
     Step("late", never=(*NOTICED, "unnoticed"), parts=(TABLES,)),
