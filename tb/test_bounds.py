@@ -2,13 +2,14 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from rtl.component import Component
-from rtl.config import OnPending, TableConfig
+from rtl.config import OnPending, ReadStructure, RetireScope, StepOrder, TableConfig
 from rtl.monitor import Guarantee
 from rtl.watched import AGE_BITS
 from sim.netlist import Design
@@ -173,10 +174,27 @@ def test_a_cycle_later_is_a_cycle_more(at_once: int, tmp_path: Path, late: int):
     assert least(own(tmp_path, f"waited == {late}")) == at_once + late
 
 
-@pytest.mark.parametrize("arbiter", ["pending_bit", "drain_fence", "grace_period"])
+@pytest.mark.parametrize("arbiter", ["pending_bit", "drain_fence", "grace_period", "squash"])
 def test_it_is_the_least(arbiter: str):
     """A change can take that long, and not longer."""
-    bounds = Bounds(TableConfig(**ONE, arbiter=arbiter))
+    _is_the_least(TableConfig(**ONE, arbiter=arbiter))
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"scope": RetireScope.LOOKUP},
+        {"read_structure": ReadStructure.SERIALIZED},
+        {"step_order": StepOrder.TRANSLATIONS_FIRST},
+    ],
+)
+def test_what_others_need_counts(choices: dict[str, Any]):
+    """Who kills lookups waits for others, which leave less to remove: in each scope and shape."""
+    _is_the_least(TableConfig(**{**ONE, **choices}, arbiter="squash"))
+
+
+def _is_the_least(config: TableConfig) -> None:
+    bounds = Bounds(config)
     *_, last = bounds.solve()
     assert last.is_the_last
     assert last.cycles is not None

@@ -6,7 +6,7 @@ by that; how long it takes from there on doesn't depend on the policy. The bound
 sum of the three.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from rtl.arbiter import policy
@@ -16,7 +16,17 @@ from sim.prover import Model, Result, Verdict, induct, prove, refute
 from tb.formal.anything import any_policy
 from tb.formal.graphs import DEPTH, LAWFUL, engine_graph, table_graph
 from tb.formal.lengths import LONGEST, PATIENCE, beyond
-from tb.formal.plan import ARBITER, COMMANDS, PIPELINES, TABLES, WORKER, modules
+from tb.formal.plan import (
+    ARBITER,
+    COMMANDS,
+    ORDER,
+    PIPELINES,
+    ROOM,
+    TABLES,
+    WORKER,
+    Step,
+    modules,
+)
 from tb.formal.worlds import at_leisure, bits_of
 
 AT_ONCE = 5
@@ -29,11 +39,16 @@ it takes where there is one."""
 QUIET = 3
 """Cycles from when a lookup is offered to its first beat, or to the next one."""
 
+CROWDED = {RetireScope.LOOKUP: 6, RetireScope.DMA: 7}
+"""Cycles that a change waits at most for lookups that were killed, if none of the others in front
+of them is of two pages."""
+
 AROUND = 12
 """Cycles that a command takes besides its change."""
 
 ENTRIES = "table.mpt"
-"""A module that is taken out by itself."""
+LEGALITY = "table.commands.worker.legality"
+"""Modules that are taken out by themselves."""
 
 
 @dataclass(frozen=True)
@@ -127,9 +142,7 @@ class Bounds:
             ("unpaged", (ARBITER, PIPELINES, WORKER)),
         ):
             result = prove(self.graph(*free), lemma, (), known, limit)
-            yield Bound(lemma, 0 if result.verdict is Verdict.PROVED else None, result.seconds)
-            if result.verdict is Verdict.PROVED:
-                known.append(lemma)
+            yield _lemma(lemma, result, known)
         lives = []
         # Two beats and the DMA, each as late as may be.
         life_guess = 11 if config.scope is RetireScope.DMA else 9
@@ -170,11 +183,19 @@ class Bounds:
         lemmas = (("interrupted", commands), ("unsummed", phased), ("miscounted", commands))
         for lemma, graph in lemmas:
             result = induct(graph, lemma, (), never, limit)
-            yield Bound(lemma, 0 if result.verdict is Verdict.PROVED else None, result.seconds)
-            if result.verdict is Verdict.PROVED:
-                never.append(lemma)
+            yield _lemma(lemma, result, never)
         # R is counted as a cycle of the first, and not of the change.
         total = sum(phase.cycles or 0 for phase in phases) - 1
+        if self._least and self._is_crowded(waits):
+            apart = yield from self.apart([*known, *lives], ends)
+            if apart:
+                # These add up without `unsummed`, which knows less.
+                phased = commands
+                never = [name for name in never if name != "unsummed"]
+                never += [beyond(bound.length, bound.cycles or 0) for bound in apart]
+                waited, cleared, spared = (bound.cycles or 0 for bound in apart)
+                longest = max(waited + spared, cleared + (ends.cycles or 0))
+                total = min(total, asks.cycles + longest - 1)
         change = search("change", total, phased, never)
         yield change
         if change.cycles is None:
@@ -186,6 +207,55 @@ class Bounds:
         result = prove(graph, output, (), never, limit)
         proved = result.verdict is Verdict.PROVED
         yield Bound(output, change.cycles if proved else None, result.seconds)
+
+    def _is_crowded(self, waits: Bound) -> bool:
+        """A change may wait longer than it would if all lookups were of its entry.
+
+        Who kills those has to wait for others: they are in front, and they go on. With more
+        sources, another may be changing their entry, and then nobody knows what is left for them.
+        """
+        kills = Guarantee.LOSSLESS not in policy(self.config.arbiter).guarantees(self.config)
+        most = CROWDED[self.config.scope]
+        return kills and self.config.sources == 1 and (waits.cycles or 0) > most
+
+    def apart(self, known: Sequence[str], ends: Bound) -> Generator[Bound, None, list[Bound]]:
+        """Bounds of the changes that clear the table, and of those that don't.
+
+        What they stand on is true only where hosts keep to the rules. The result is how long a
+        change waits, how long one that clears, and how long one ends that doesn't; or nothing, if
+        nothing is known.
+        """
+        engine, order, room = engine_graph(self.config, PATIENCE), [], []
+        for step in ORDER:
+            yield self._step(step, engine, order)
+        room += [name for name in order if name == ORDER[-1].output]
+        for step in ROOM:
+            parts = (*step.parts, ARBITER) if step.of_any else step.parts
+            yield self._step(step, self.graph(*parts), room)
+        if ROOM[-1].output not in room:
+            return []
+        never = [*known, ROOM[-1].output]
+        # Without the rows, a page could be missing in one cycle and found in the next.
+        graph, most = self.graph(ENTRIES, LEGALITY), CROWDED[self.config.scope]
+        found: list[Bound] = []
+        for length, guess, where, given in (
+            ("waits", most + 2, graph, never),
+            ("waits_clearing", most, graph, never),
+            ("ends_sparing", (ends.cycles or 0) - 2, engine, ()),
+        ):
+            bound = self.search(length, guess, where, given)
+            yield bound
+            if bound.cycles is None:
+                return []
+            found.append(bound)
+        return found
+
+    def _step(self, step: Step, graph: Model, known: list[str]) -> Bound:
+        """Tries a step, and adds it to what is known."""
+        attempt = induct if step.inductive else prove
+        never = [name for name in step.never if name in known]
+        result = attempt(graph, step.output, step.always, never, self.limit)
+        return _lemma(step.output, result, known)
 
     def progress(self, change: int | None) -> Iterator[Bound]:
         """How long a port that wants something is offered nothing; and how long a command takes,
@@ -202,3 +272,11 @@ class Bounds:
         graph = graph.fixed({**at_leisure(self.config), **bits_of("deadline", 8, cycles - 1)})
         output = str(Guarantee.BOUNDED_INVALIDATION)
         return refute(graph, output, LAWFUL, ("unsound",), min(self.limit, SEARCH), DEPTH)
+
+
+def _lemma(name: str, result: Result, known: list[str]) -> Bound:
+    """What came of a lemma, which is known from now on if it was proved."""
+    proved = result.verdict is Verdict.PROVED
+    if proved:
+        known.append(name)
+    return Bound(name, 0 if proved else None, result.seconds)

@@ -39,16 +39,19 @@ class EngineHarness(Component):
         What the engine has read last is not what was written.
     unaccounted : Out(1)
         See :class:`tb.formal.ledger.Ledger`.
-    disagree, disturbed : Out(1)
+    disagree, disturbed, disordered : Out(1)
         See :class:`tb.formal.shadow.Shadow`.
     beyond : Out(1), one for each number of cycles
-        Only with ``patience``: how long it ``ends``, see :mod:`tb.formal.lengths`.
+        Only with ``patience``: how long it ``ends``, and ``ends_sparing``, see
+        :mod:`tb.formal.lengths`.
     """
 
     def __init__(self, config: TableConfig, patience: int | None = None):
         self.config = config
         self.patience = patience
-        self._lengths: list[tuple[str, int | None]] = [] if patience is None else [("ends", None)]
+        self._lengths: list[tuple[str, int | None]] = (
+            [] if patience is None else [("ends", None), ("ends_sparing", None)]
+        )
         super().__init__(
             {
                 "clk": In(1),
@@ -60,6 +63,7 @@ class EngineHarness(Component):
                 "pages_written": Out(1),
                 "disagree": Out(1),
                 "disturbed": Out(1),
+                "disordered": Out(1),
                 "misread": Out(1),
                 "unaccounted": Out(1),
                 **members(self._lengths),
@@ -81,7 +85,7 @@ class EngineHarness(Component):
         m.d.sync += started.eq(engine.start)
         m.submodules.shadow = shadow = Shadow(config)
         m.submodules.ledger = ledger = Ledger(config)
-        ends: list[Value] = []
+        lasting: dict[str, list[Value]] = {length: [] for length, _ in self._lengths}
         for number in range(config.sources):
             m.submodules[f"source_{number}"] = source = Source(config, self.patience)
             m.d.comb += source.patient.eq(1)
@@ -97,7 +101,9 @@ class EngineHarness(Component):
                 engine.change[number].complete.eq(self.complete[number]),
             ]
             connect(m, engine.event[number], shadow.change[number])
-            ends.append(phases(engine.context[number])["ends"])
+            for length, now in phases(config, engine.context[number]).items():
+                if length in lasting:
+                    lasting[length].append(now)
             m.d.comb += [
                 ledger.busy[number].eq(source.busy),
                 ledger.ordered[number].eq(source.ordered),
@@ -106,7 +112,7 @@ class EngineHarness(Component):
                 ledger.in_progress[number].eq(engine.event[number].in_progress),
             ]
         for length, port in self._lengths:
-            judge(m, self, length, port, timed(m, length, ends))
+            judge(m, self, length, port, timed(m, length, lasting[length]))
         m.d.comb += [
             self.ranges_apart.eq(allocation.ranges_apart),
             self.pages_written.eq(allocation.pages_written),
@@ -136,6 +142,7 @@ class EngineHarness(Component):
             ),
             self.disagree.eq(~shadow.agree),
             self.disturbed.eq(~shadow.kept),
+            self.disordered.eq(shadow.disordered),
             self.unaccounted.eq(ledger.unaccounted),
         ]
         return m

@@ -29,6 +29,7 @@ from tb.formal.lengths import (
     unsummed,
 )
 from tb.formal.readers import Readers
+from tb.formal.room import squeezed
 from tb.formal.shadow import Shadow
 
 SMALL: dict[str, Any] = {
@@ -81,12 +82,14 @@ class Harness(Component):
         too.
     ranges_apart, pages_written : Out(1)
         Rules.
-    disagree, disturbed : Out(1)
+    disagree, disturbed, disordered : Out(1)
         What is proved low by :class:`tb.formal.engine.EngineHarness`, for every policy.
-    misread, misled, exposed : Out(1)
+    misread, misled, outgrown, exposed : Out(1)
         See :class:`tb.formal.readers.Readers`.
     lingering : Out(1)
         A lookup that has been let go still has its slot.
+    squeezed : Out(1)
+        See :func:`tb.formal.room.squeezed`.
     astray, misplaced, misdated, unsound : Out(1)
         See :class:`rtl.monitor.Monitor`.
     adrift : Out(1)
@@ -128,10 +131,13 @@ class Harness(Component):
                 "pages_written": Out(1),
                 "disagree": Out(1),
                 "disturbed": Out(1),
+                "disordered": Out(1),
                 "misread": Out(1),
                 "misled": Out(1),
+                "outgrown": Out(1),
                 "exposed": Out(1),
                 "lingering": Out(1),
+                "squeezed": Out(1),
                 "astray": Out(1),
                 "misplaced": Out(1),
                 "misdated": Out(1),
@@ -181,7 +187,7 @@ class Harness(Component):
             connect(m, table.change[number], allocation.change[number])
             change = table.change[number]
             lasting["change", None].append(change.in_progress & ~change.requested)
-            for phase, now in phases(table.engine.context[number]).items():
+            for phase, now in phases(config, table.engine.context[number]).items():
                 lasting[phase, None].append(now)
             lasting["command", None].append(source.busy)
             m.d.comb += [
@@ -251,6 +257,9 @@ class Harness(Component):
             self.pages_written.eq(allocation.pages_written),
             self.disagree.eq(~shadow.agree),
             self.disturbed.eq(~shadow.kept),
+            self.disordered.eq(shadow.disordered),
+            self.outgrown.eq(readers.outgrown),
+            self.squeezed.eq(squeezed(table)),
             self.astray.eq(table.astray),
             self.misplaced.eq(table.misplaced),
             self.misdated.eq(table.misdated),

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.commands import CommandState, context_layout
 from rtl.component import Component
-from rtl.config import TableConfig
+from rtl.config import StepOrder, TableConfig
 from rtl.layouts import (
     CommandStatus,
     EntryKind,
@@ -53,7 +53,8 @@ class Ledger(Component):
 
     Its claims follow from themselves one cycle earlier, whatever the arbiter grants, if what is
     read is what was written and the hosts keep to the rules. From them follows that the two
-    tables agree. They are about the order ``entry_first``.
+    tables agree. In the order ``translations_first`` they don't, while a deregistration goes on:
+    there, nothing is claimed of the translations that an entry should find.
 
     Parameters
     ----------
@@ -78,6 +79,7 @@ class Ledger(Component):
 
     def __init__(self, config: TableConfig):
         self._config = config
+        self.removes_first = config.step_order is StepOrder.TRANSLATIONS_FIRST
         sources = config.sources
         super().__init__(
             {
@@ -180,7 +182,7 @@ class Ledger(Component):
             claim(is_region & (entry.state == EntryState.INVALID), covered == 0)
             claim(owned.taken, owned.first + owned.count <= config.translations)
             claim(
-                is_region & (entry.state == EntryState.VALID),
+                is_region & (entry.state == EntryState.VALID) & (not self.removes_first),
                 holds(self.row, covered, entry.ghost.stamp),
             )
             parent = data.View(entry_layout(config), choose(self.entry, entry.parent))
@@ -270,6 +272,9 @@ class _Command:
         self.reserves = self.allocates & (command.kind == EntryKind.REGION)
         keeps = (command.first_translation == entry.first_translation) & (command.translations == 0)
         self.keeps = self.reregisters & keeps
+        # In the order `translations_first`, a deregistration has done so before its R.
+        removes_last = self.deregisters & (not ledger.removes_first)
+        self.removes = self.reregisters | removes_last
         self.makes = self.registers | self.reregisters & ~keeps
         self.writes = self.registers | self.reregisters | self.only_writes
 
@@ -279,9 +284,9 @@ class _Command:
             ledger.worker_state, (WorkerState.FETCH_PARENT, WorkerState.CHECK_PARENT)
         )
         self.writing = self._does(WorkerState.WRITE_TRANSLATIONS)
-        checked = self.asking | self.works & (
-            self.binding | (ledger.worker_state == WorkerState.WRITE_TRANSLATIONS)
-        )
+        removing = self._does(WorkerState.REMOVE_TRANSLATIONS)
+        self.sweeping = removing & self.deregisters & ledger.removes_first
+        checked = self.asking | self.works & (self.binding | self.writing | self.sweeping)
         self.changes = Signal(name=f"changes_{source}")
         # What it writes or reserves, and what it has to give up.
         self.claimed = Signal(config.translations, name=f"claimed_{source}")
@@ -313,9 +318,10 @@ class _Command:
         claim(1, busy == ~self.idle, Value.cast(context.state) != 7)
         claim(busy, same(ledger.ordered[self.source], self.command))
         claim(busy, ledger.applied[self.source] == self.after)
-        claim(self._does(*STARTING), self.started)
-        claim(self._does(*FINISHING), self.ending)
-        claim(self.started, self._does(*STARTING))
+        starts = self._does(*STARTING) | self.sweeping
+        claim(starts, self.started)
+        claim(self._does(*FINISHING) & ~self.sweeping, self.ending)
+        claim(self.started, starts)
         claim(context.requested, self.asking | self.after)
         claim(self.applied | self.ending, context.requested)
         claim(self.asking | self.after, context.status == CommandStatus.OK)
@@ -328,7 +334,7 @@ class _Command:
         claim(self.ending, plan.removes | plan.releases)
         planned = self.asking | self.applied | self.ending
         claim(planned, ~(plan.removes & plan.releases), ~plan.removes | (plan.count != 0))
-        claim(self._does(WorkerState.REMOVE_TRANSLATIONS), plan.removes)
+        claim(self._does(WorkerState.REMOVE_TRANSLATIONS) & ~self.sweeping, plan.removes)
         claim(self._does(WorkerState.FETCH_COUNT, WorkerState.RELEASE_PARENT), plan.releases)
         claim(self._does(WorkerState.FETCH_PARENT, WorkerState.CHECK_PARENT), self.encloses)
         claim(self.writing, self.writes)
@@ -367,8 +373,7 @@ class _Command:
             self.changes & ~anew,
             self.planned == self.has_now,
             plan.first == self.entry.first_translation,
-            plan.removes
-            == ((self.deregisters | self.reregisters & ~self.keeps) & (self.planned != 0)),
+            plan.removes == (self.removes & ~self.keeps & (self.planned != 0)),
             plan.releases == self.bound,
             ~self.bound | (plan.released == self.entry.parent),
         )
@@ -482,7 +487,7 @@ class _Command:
         was = old.entry
         covered = span(m, config, was)
         claim(self.after, same(self.entry, self.new))
-        claim(self.after & plan.removes, self.deregisters | self.reregisters)
+        claim(self.after & plan.removes, self.removes)
         claim(self.after & self.deregisters, self.entry.state == EntryState.INVALID)
         claim(1, old.valid == (self.applied & plan.arbitrated))
         claim(
@@ -493,10 +498,11 @@ class _Command:
         )
         usable = old.valid & (was.state == EntryState.VALID)
         claim(usable, is_formed(m, config, was))
+        is_region = was.kind == EntryKind.REGION
+        claim(usable & is_region, (covered & ~self.planned) == 0)
         claim(
-            usable & (was.kind == EntryKind.REGION),
+            usable & is_region & (not self.ledger.removes_first),
             holds(self.ledger.row, covered, was.ghost.stamp),
-            (covered & ~self.planned) == 0,
         )
         released = self._entry_of(plan.released)
         claim(

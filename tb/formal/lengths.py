@@ -18,6 +18,7 @@ from rtl.component import Component
 from rtl.config import TableConfig
 from rtl.monitor import any_of
 from tb.formal.environment import lasts
+from tb.formal.room import is_clearing
 
 PATIENCE = 1
 """Cycles that a consumer and the DMA may take: the smallest that there is in scope ``dma``."""
@@ -27,6 +28,8 @@ LONGEST = {
     "asks": 64,
     "waits": 64,
     "ends": 32,
+    "waits_clearing": 64,
+    "ends_sparing": 32,
     "change": 96,
     "command": 96,
     "quiet": 64,
@@ -34,9 +37,11 @@ LONGEST = {
 """Things that take a number of cycles, and the most that can be asked about.
 
 ``life``: a lookup has its slot. ``asks``, ``waits`` and ``ends``: of a change, from R to A, from
-there until the arbiter grants the completion, and from there to C. ``change``: all of that, without
-R itself. ``command``: from when a command is taken to its completion. ``quiet``: a port wants
-something, and is offered nothing.
+there until the arbiter grants the completion, and from there to C. ``waits_clearing`` and
+``ends_sparing``: the same of changes that clear the table, and of those that don't, see
+:func:`tb.formal.room.is_clearing`. ``change``: all of that, without R itself. ``command``: from
+when a command is taken to its completion. ``quiet``: a port wants something, and is offered
+nothing.
 """
 
 OF_A_PORT = ("life", "quiet")
@@ -48,14 +53,19 @@ def beyond(length: str, cycles: int, port: int | None = None) -> str:
     return f"{length}_{'' if port is None else f'{port}_'}beyond_{cycles}"
 
 
-def phases(context: data.View) -> dict[str, Value]:
-    """Where a change stands, from its R to its C."""
+def phases(config: TableConfig, context: data.View) -> dict[str, Value]:
+    """Where a change stands, from its R to its C; some of it only of certain changes."""
     state = context.state
     completing = (state == CommandState.COMPLETING) & context.requested
+    waits = state == CommandState.APPLIED
+    ends = (state == CommandState.FINISHING) | completing
+    clearing = is_clearing(config, context)
     return {
         "asks": state == CommandState.REQUESTING,
-        "waits": state == CommandState.APPLIED,
-        "ends": (state == CommandState.FINISHING) | completing,
+        "waits": waits,
+        "ends": ends,
+        "waits_clearing": waits & clearing,
+        "ends_sparing": ends & ~clearing,
     }
 
 

@@ -121,6 +121,22 @@ EXPOSED = Step("exposed", never=("lingering", *CHECKED), parts=(TABLES,))
 """Where a policy comes in: no lookup is answered from an entry whose change has been granted its
 completion."""
 
+ORDER = (
+    *ENGINE[:2],
+    Step("disordered", tuple(RULES), ("misread", "unaccounted"), inductive=True),
+)
+"""Of :class:`tb.formal.engine.EngineHarness`, as :data:`ENGINE`: entries have what they have for
+themselves, whatever the rows hold, and so in each step order."""
+
+ROOM = (
+    *LEMMAS[:2],
+    READERS[0],
+    Step("outgrown", never=("misplaced", "misread", "disordered"), of_any=True, inductive=True),
+    LINGERING,
+    Step("squeezed", never=("misplaced", "outgrown", "lingering", "disordered")),
+)
+"""What a change leaves for others, see :mod:`tb.formal.room`; stands on :data:`ORDER`."""
+
 GUARANTEES = {
     Guarantee.UNTORN: Step("untorn", never=("unsound", "misread", "misled", "exposed")),
     Guarantee.FRESH_ADMIT: Step("fresh_admit", never=("unsound",)),

@@ -3,20 +3,19 @@
 from collections.abc import Iterable
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import data
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from rtl.component import Component
 from rtl.config import TableConfig
-from rtl.layouts import EntryState, LookupStatus, beat_layout, entry_layout
+from rtl.layouts import LookupStatus, beat_layout, entry_layout
 from rtl.monitor import any_of
 from rtl.watched import (
     WatchedReadsSignature,
     WatchedRecordSignature,
     WatchedStageSignature,
 )
-from tb.formal.shadow import choose, places, replaced_layout, row_layout, same, span
+from tb.formal.shadow import choose, places, replaced_layout, row_layout, same, usable_span
 
 
 class Readers(Component):
@@ -42,6 +41,9 @@ class Readers(Component):
     misled : Out(1)
         A lookup that has not been let go needs what its entry doesn't have, or has read what its
         entry doesn't expect.
+    outgrown : Out(1)
+        Of the entries alone, whatever the rows hold: a lookup whose entry hasn't changed wants, or
+        has just been given, what its entry doesn't cover; or nobody knows why its entry changed.
     exposed : Out(1)
         A lookup that has been let go is answered as if it hadn't.
     gone : Out(config.slots)
@@ -63,6 +65,7 @@ class Readers(Component):
                 "replaced": In(replaced_layout(config)).array(config.sources),
                 "misread": Out(1),
                 "misled": Out(1),
+                "outgrown": Out(1),
                 "exposed": Out(1),
                 "gone": Out(config.slots),
             }
@@ -73,6 +76,7 @@ class Readers(Component):
         config = self._config
         misread: list[Value] = []
         misled: list[Value] = []
+        outgrown: list[Value] = []
         exposed: list[Value] = []
 
         gone = self.gone
@@ -84,10 +88,12 @@ class Readers(Component):
                 m.d.sync += gone[slot].eq(0)
             with m.Elif(any_of(*(s & ~self.held[source] for source, s in enumerate(standing)))):
                 m.d.sync += gone[slot].eq(1)
-            misled.append(record.walking & record.changed & ~gone[slot] & ~any_of(*standing))
+            forgotten = record.walking & record.changed & ~gone[slot] & ~any_of(*standing)
+            misled.append(forgotten)
+            outgrown.append(forgotten)
 
-        has_now = [self._has(m, entry) for entry in self.entry]
-        had = [self._has(m, old.entry) for old in self.replaced]
+        has_now = [usable_span(m, config, entry) for entry in self.entry]
+        had = [usable_span(m, config, old.entry) for old in self.replaced]
 
         for pipeline, (reads, stages) in enumerate(zip(self.reads, self.stage, strict=True)):
             entry = Signal(entry_layout(config), name=f"entry_of_{pipeline}")
@@ -119,6 +125,11 @@ class Readers(Component):
                         for valid, has, stamp in sources
                     )
                 )
+                is_current = self._in_slot(pipeline, stage, [~r.changed for r in self.record])
+                reads_on = stage.valid & stage.admitted & is_current & (need.remaining != 0)
+                inside = ((wanted | self._given(stage, need)) & ~choose(has_now, stage.index)) == 0
+                followed = stage.begun & (need.translation == 0)
+                outgrown.append(reads_on & ~(possible & inside & ~followed))
                 needs = self._counts(pipeline, stage, gone) & (need.remaining != 0)
                 misled.append(needs & ~(possible & fits))
             found = row.present & same(row.stamp, reads.expects)
@@ -138,13 +149,10 @@ class Readers(Component):
         m.d.comb += [
             self.misread.eq(any_of(*misread)),
             self.misled.eq(any_of(*misled)),
+            self.outgrown.eq(any_of(*outgrown)),
             self.exposed.eq(any_of(*exposed)),
         ]
         return m
-
-    def _has(self, m: Module, entry: data.View) -> Value:
-        """The translations that lookups of this entry find, as one bit each."""
-        return Mux(entry.state == EntryState.VALID, span(m, self._config, entry), 0)
 
     def _wanted(self, m: Module, need: Any) -> tuple[Value, Value]:
         """The translations that are still to be read, as one bit each, and if they can be."""
@@ -157,6 +165,11 @@ class Readers(Component):
             & (need.translation + last < config.translations)
         )
         return places(config, need.translation, last + 1), possible
+
+    def _given(self, stage: Any, need: Any) -> Value:
+        """The translation that was read last for a lookup that still needs others, as a bit."""
+        last = places(self._config, need.translation - 1, Const(1))
+        return Mux(stage.begun, last, 0)
 
     def _slot(self, pipeline: int, stage: Any) -> Value:
         config = self._config

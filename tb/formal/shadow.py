@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Signal, Value, ValueLike
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -50,6 +50,9 @@ class Shadow(Component):
     kept : Out(1)
         Replaced entries have their translations, there is at most one of each index, and what is
         replaced without the arbiter was not usable.
+    disordered : Out(1)
+        Of the entries alone, whatever the rows hold: a usable one lies outside the table, is
+        replaced without the arbiter, or covers what the change of another has to give up.
     """
 
     def __init__(self, config: TableConfig):
@@ -66,6 +69,7 @@ class Shadow(Component):
                 "replaced": Out(replaced_layout(config)).array(config.sources),
                 "agree": Out(1),
                 "kept": Out(1),
+                "disordered": Out(1),
             }
         )
 
@@ -80,7 +84,9 @@ class Shadow(Component):
             with m.If(written.enable & (written.address == place)):
                 m.d.sync += [row.present.eq(written.data.present), row.stamp.eq(written.data.stamp)]
 
+        has = [usable_span(m, config, entry) for entry in self.entry]
         broken: list[Value] = []
+        disordered: list[Value] = []
         for change, old in zip(self.change, self.replaced, strict=True):
             current = choose(self.entry, change.index)
             with m.If(change.applied & change.arbitrated):
@@ -93,13 +99,31 @@ class Shadow(Component):
                 m.d.sync += old.valid.eq(0)
             earlier = any_of(*(o.valid & (o.index == change.index) for o in self.replaced))
             usable = data.View(entry_layout(config), current).state == EntryState.VALID
+            unasked = change.applied & ~change.arbitrated & usable
+            given_up = places(config, change.first, change.count)
+            disordered += [
+                unasked,
+                old.valid & (old.index != change.index),
+                change.in_progress & (change.first + change.count > config.translations),
+                *(
+                    change.in_progress & (change.index != index) & ((given_up & other) != 0)
+                    for index, other in enumerate(has)
+                ),
+            ]
             broken += [
                 change.applied & earlier,
-                change.applied & ~change.arbitrated & usable,
+                unasked,
                 old.valid & ~has_its_rows(m, config, old.entry, self.row),
             ]
         complete = [has_its_rows(m, config, entry, self.row) for entry in self.entry]
-        m.d.comb += [self.agree.eq(Cat(complete).all()), self.kept.eq(~Cat(broken).any())]
+        disordered += [
+            (entry.state == EntryState.VALID) & ~is_formed(m, config, entry) for entry in self.entry
+        ]
+        m.d.comb += [
+            self.agree.eq(Cat(complete).all()),
+            self.kept.eq(~Cat(broken).any()),
+            self.disordered.eq(Cat(disordered).any()),
+        ]
         return m
 
 
@@ -149,6 +173,11 @@ def span(m: Module, config: TableConfig, entry: data.View) -> Value:
     count = pages(m, config, entry)
     m.d.comb += covered.eq(places(config, entry.first_translation, count))
     return covered
+
+
+def usable_span(m: Module, config: TableConfig, entry: data.View) -> Value:
+    """The translations that lookups of an entry find, as one bit each."""
+    return Mux(entry.state == EntryState.VALID, span(m, config, entry), 0)
 
 
 def owned_span(config: TableConfig, entry: data.View) -> Value:
