@@ -98,20 +98,22 @@ class Change(Component):
             m.d.sync += phase.eq(phase + 1)
         asks, waits, ends = (phase == number for number in (1, 2, 3))
         m.d.sync += was_asking.eq(asks)
-        first = asks & ~was_asking
+        is_requested = asks & ~was_asking
         over = ends & self.goes
         older = Mux(age[-1], age, age + 1 + self.slips)
         m.d.sync += age.eq(Mux(over | (phase == 0), 0, older))
-        now = {"asks": asks, "waits": waits, "ends": ends, "change": (phase != 0) & ~first}
+        now = {"asks": asks, "waits": waits, "ends": ends, "change": (phase != 0) & ~is_requested}
         past = {}
         for length, condition in now.items():
             past[length] = timed(m, length, [condition])
             judge(m, self, length, None, past[length])
         (change,) = past["change"]
-        phases = [past[length][0] for length in ("asks", "waits", "ends")]
+        first, second, third = (past[length][0] for length in ("asks", "waits", "ends"))
         m.d.comb += [
             self.miscounted.eq(miscounted(change, age)),
-            self.unsummed.eq(unsummed(change, *phases, self.asked, self.waited)),
+            self.unsummed.eq(
+                unsummed(change, first, second, third, self.asked, self.waited),
+            ),
         ]
         return m
 
