@@ -19,7 +19,7 @@ from sim.parameters import (
 )
 from sim.prover import ProverFailed
 from sim.replay import print_replay, replay_case
-from sim.request import UsageError, parse, parse_coverage, parse_proof, parse_table
+from sim.request import UsageError, parse, parse_table, parse_values
 from sim.run import RunFailed
 from sim.script import play_script, print_script
 from sim.simulators import SimulatorMissing
@@ -99,7 +99,7 @@ def _prove(words: Sequence[str], console: Console) -> int:
     from sim.growth import print_growth
     from sim.prove import ProofRequest, run_proofs
 
-    request = ProofRequest(**parse_proof(words))
+    request = ProofRequest(**parse_values(words, PROOF_PARAMETERS))
     if not request.configurations():
         raise UsageError(
             "CONFIG must be part of the name of a configuration, such as "
@@ -123,7 +123,7 @@ def _coverage(words: Sequence[str], console: Console) -> int:
     # As with the prover.
     from sim.coverage import CoverageRequest, run_coverage
 
-    return run_coverage(CoverageRequest(**parse_coverage(words)), console)
+    return run_coverage(CoverageRequest(**parse_values(words, COVERAGE_PARAMETERS)), console)
 
 
 def _help(words: Sequence[str], console: Console) -> int:

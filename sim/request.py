@@ -10,8 +10,6 @@ from rtl.arbiter import own
 from rtl.config import ConfigError, TableConfig
 from sim.parameters import (
     COMMANDS,
-    COVERAGE_PARAMETERS,
-    PROOF_PARAMETERS,
     RUN_PARAMETERS,
     SLIDE,
     TABLE_PARAMETERS,
@@ -181,29 +179,14 @@ def parse_table(words: Sequence[str]) -> TableConfig:
     return _read(words, {preset.name: preset, **TABLE_PARAMETERS})[2]
 
 
-def parse_coverage(words: Sequence[str]) -> dict[str, Any]:
-    """The value of each of :data:`COVERAGE_PARAMETERS`, from what was typed as ``NAME=value``.
+def parse_values(words: Sequence[str], known: Mapping[str, Parameter]) -> dict[str, Any]:
+    """The value of each of some parameters, from what was typed as ``NAME=value``.
 
     Raises
     ------
     UsageError
         In one sentence that names the parameter, the value and what is allowed.
     """
-    return _parse_only(words, COVERAGE_PARAMETERS)
-
-
-def parse_proof(words: Sequence[str]) -> dict[str, Any]:
-    """The value of each of :data:`PROOF_PARAMETERS`, from what was typed as ``NAME=value``.
-
-    Raises
-    ------
-    UsageError
-        In one sentence that names the parameter, the value and what is allowed.
-    """
-    return _parse_only(words, PROOF_PARAMETERS)
-
-
-def _parse_only(words: Sequence[str], known: Mapping[str, Parameter]) -> dict[str, Any]:
     values = _read(words, known)[1]
     return {p.name: values.get(p.name, p.default) for p in known.values()}
 

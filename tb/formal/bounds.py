@@ -20,13 +20,13 @@ from tb.formal.plan import (
     ARBITER,
     COMMANDS,
     ORDER,
+    PAGED,
     PIPELINES,
     ROOM,
     TABLES,
-    WORKER,
-    Step,
     modules,
 )
+from tb.formal.subject import Subject
 from tb.formal.worlds import at_leisure, bits_of
 
 AT_ONCE = 5
@@ -91,17 +91,13 @@ class Bounds:
         self.limit = limit
         self._least = least
         self._parts = modules(config)
-        self._models: dict[tuple[TableConfig, tuple[str, ...]], Model] = {}
+        self._table = Subject(config, lambda c: table_graph(c, patient=True), self._parts, limit)
+        self._engine = Subject(config, lambda c: engine_graph(c, PATIENCE), {}, limit)
 
     def graph(self, *free: str) -> Model:
         """The table among the patient, without some parts of it, or some modules."""
         config = any_policy(self.config) if ARBITER in free else self.config
-        key = config, free
-        if key not in self._models:
-            whole = table_graph(config, patient=True)
-            cut = [module for part in free for module in self._parts.get(part, (part,))]
-            self._models[key] = whole.without(cut)
-        return self._models[key]
+        return self._table.graph(config, free)
 
     def search(
         self, length: str, guess: int, graph: Model, never: Sequence[str], port: int | None = None
@@ -136,13 +132,9 @@ class Bounds:
     def solve(self) -> Iterator[Bound]:
         """All of them, in the order in which they stand on each other."""
         config, limit, search = self.config, self.limit, self.search
-        known: list[str] = []
-        for lemma, free in (
-            ("unpaged_write", (ARBITER, PIPELINES)),
-            ("unpaged", (ARBITER, PIPELINES, WORKER)),
-        ):
-            result = prove(self.graph(*free), lemma, (), known, limit)
-            yield _lemma(lemma, result, known)
+        for step in PAGED:
+            yield _lemma(step.output, self._table.lemma(step))
+        known = list(self._table.proved)
         lives = []
         # Two beats and the DMA, each as late as may be.
         life_guess = 11 if config.scope is RetireScope.DMA else 9
@@ -158,8 +150,7 @@ class Bounds:
             if life.cycles is None:
                 return
             lives.append(beyond("life", life.cycles, port))
-        engine = engine_graph(config, PATIENCE)
-        ends = search("ends", 9 * config.sources - 2, engine, ())
+        ends = search("ends", 9 * config.sources - 2, self._engine.graph(config), ())
         yield ends
         if policy(config.arbiter).replays:
             # What it waits for is in the pipelines.
@@ -183,7 +174,10 @@ class Bounds:
         lemmas = (("interrupted", commands), ("unsummed", phased), ("miscounted", commands))
         for lemma, graph in lemmas:
             result = induct(graph, lemma, (), never, limit)
-            yield _lemma(lemma, result, never)
+            yield _lemma(lemma, result)
+            if result.verdict is Verdict.PROVED:
+                never.append(lemma)
+        counted = [name for name in never if name == "miscounted"]
         # R is counted as a cycle of the first, and not of the change.
         total = sum(phase.cycles or 0 for phase in phases) - 1
         if self._least and self._is_crowded(waits):
@@ -203,8 +197,7 @@ class Bounds:
         # What the monitor says of it is the same.
         output = str(Guarantee.BOUNDED_INVALIDATION)
         graph = commands.fixed(bits_of("deadline", 8, change.cycles))
-        never = [beyond("change", change.cycles), *(n for n in never if n == "miscounted")]
-        result = prove(graph, output, (), never, limit)
+        result = prove(graph, output, (), [beyond("change", change.cycles), *counted], limit)
         proved = result.verdict is Verdict.PROVED
         yield Bound(output, change.cycles if proved else None, result.seconds)
 
@@ -225,23 +218,23 @@ class Bounds:
         change waits, how long one that clears, and how long one ends that doesn't; or nothing, if
         nothing is known.
         """
-        engine, order, room = engine_graph(self.config, PATIENCE), [], []
+        engine, table = self._engine, self._table
         for step in ORDER:
-            yield self._step(step, engine, order)
-        room += [name for name in order if name == ORDER[-1].output]
+            yield _lemma(step.output, engine.lemma(step))
+        disordered, squeezed = ORDER[-1].output, ROOM[-1].output
+        table.proved += [name for name in engine.proved if name == disordered]
         for step in ROOM:
-            parts = (*step.parts, ARBITER) if step.of_any else step.parts
-            yield self._step(step, self.graph(*parts), room)
-        if ROOM[-1].output not in room:
+            yield _lemma(step.output, table.lemma(step))
+        if squeezed not in table.proved:
             return []
-        never = [*known, ROOM[-1].output]
+        never = [*known, squeezed]
         # Without the rows, a page could be missing in one cycle and found in the next.
         graph, most = self.graph(ENTRIES, LEGALITY), CROWDED[self.config.scope]
         found: list[Bound] = []
         for length, guess, where, given in (
             ("waits", most + 2, graph, never),
             ("waits_clearing", most, graph, never),
-            ("ends_sparing", (ends.cycles or 0) - 2, engine, ()),
+            ("ends_sparing", (ends.cycles or 0) - 2, engine.graph(self.config), ()),
         ):
             bound = self.search(length, guess, where, given)
             yield bound
@@ -249,13 +242,6 @@ class Bounds:
                 return []
             found.append(bound)
         return found
-
-    def _step(self, step: Step, graph: Model, known: list[str]) -> Bound:
-        """Tries a step, and adds it to what is known."""
-        attempt = induct if step.inductive else prove
-        never = [name for name in step.never if name in known]
-        result = attempt(graph, step.output, step.always, never, self.limit)
-        return _lemma(step.output, result, known)
 
     def progress(self, change: int | None) -> Iterator[Bound]:
         """How long a port that wants something is offered nothing; and how long a command takes,
@@ -274,9 +260,6 @@ class Bounds:
         return refute(graph, output, LAWFUL, ("unsound",), min(self.limit, SEARCH), DEPTH)
 
 
-def _lemma(name: str, result: Result, known: list[str]) -> Bound:
-    """What came of a lemma, which is known from now on if it was proved."""
-    proved = result.verdict is Verdict.PROVED
-    if proved:
-        known.append(name)
-    return Bound(name, 0 if proved else None, result.seconds)
+def _lemma(name: str, result: Result) -> Bound:
+    """What came of a lemma: nothing of the kind ever happens, or nobody knows."""
+    return Bound(name, 0 if result.verdict is Verdict.PROVED else None, result.seconds)

@@ -11,7 +11,7 @@ from rtl.layouts import LookupStatus
 from rtl.monitor import any_of
 from rtl.top import SharedTable
 from rtl.worker import WorkerState
-from tb.formal.ledger import FINISHING, STARTING, is_one_of
+from tb.formal.working import FINISHING, STARTING, is_one_of
 
 CHECKING = (
     "misfiled",

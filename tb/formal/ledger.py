@@ -33,19 +33,7 @@ from tb.formal.shadow import (
     same,
     span,
 )
-
-STARTING = (
-    WorkerState.FETCH,
-    WorkerState.CHECK,
-    WorkerState.FETCH_PARENT,
-    WorkerState.CHECK_PARENT,
-    WorkerState.WRITE_TRANSLATIONS,
-)
-FINISHING = (
-    WorkerState.REMOVE_TRANSLATIONS,
-    WorkerState.FETCH_COUNT,
-    WorkerState.RELEASE_PARENT,
-)
+from tb.formal.working import FINISHING, STARTING, is_one_of
 
 
 class Ledger(Component):
@@ -544,8 +532,3 @@ def is_bound(entry: data.View) -> Value:
     """The entry is a bound window."""
     usable = (entry.kind != EntryKind.REGION) & (entry.state == EntryState.VALID)
     return usable & (entry.base != entry.limit)
-
-
-def is_one_of(state: Any, states: tuple[WorkerState, ...]) -> Value:
-    """The worker is in one of these states."""
-    return any_of(*(state == one for one in states))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,11 @@ from rtl.arbiter import policy
 from rtl.config import ReadStructure, RetireScope, StepOrder, TableConfig
 from rtl.monitor import Guarantee
 from sim.aiger import Pin
-from sim.prover import Model, Result, Verdict, induct, prove, refute
-from tb.formal.anything import any_policy
+from sim.prover import Result, Verdict, refute
 from tb.formal.bounds import Bounds
 from tb.formal.graphs import DEPTH, LAWFUL, engine_graph, table_graph
 from tb.formal.harness import SMALL
 from tb.formal.plan import (
-    ARBITER,
     ENGINE,
     GUARANTEES,
     OF_BOTH,
@@ -25,6 +23,7 @@ from tb.formal.plan import (
     modules,
     readers,
 )
+from tb.formal.subject import Subject
 from tb.formal.worlds import one_entry
 from tb.variants import name_of, policies
 
@@ -137,71 +136,6 @@ class Cell:
         return self.verdict is (Verdict.PROVED if self.declared else Verdict.REFUTED)
 
 
-class Subject:
-    """One configuration in one harness, and what was proved of it.
-
-    Parameters
-    ----------
-    config : TableConfig
-    make : callable
-        Makes the graph of a configuration.
-    parts : mapping
-        Modules that can be taken out, by the name of the part that they make up.
-    limit : int
-        Seconds that one try may take.
-    """
-
-    def __init__(
-        self,
-        config: TableConfig,
-        make: Callable[[TableConfig], Model],
-        parts: Mapping[str, tuple[str, ...]],
-        limit: int = 120,
-    ):
-        self.config = config
-        self.limit = limit
-        self.proved: list[str] = []
-        self._make = make
-        self._parts = parts
-        self._models: dict[tuple[TableConfig, tuple[str, ...]], Model] = {}
-
-    def graph(self, config: TableConfig, parts: tuple[str, ...] = ()) -> Model:
-        """The harness without some parts of the table."""
-        key = config, parts
-        if key not in self._models:
-            if parts:
-                modules = [module for part in parts for module in self._parts[part]]
-                self._models[key] = self.graph(config).without(modules)
-            else:
-                self._models[key] = self._make(config)
-        return self._models[key]
-
-    def prove(self, step: Step) -> Result:
-        """Tries one step, at first without what it can do without."""
-        attempt = induct if step.inductive else prove
-        never = [lemma for lemma in step.never if lemma in self.proved]
-        tries = [(self.config, step.parts), (self.config, ())]
-        if step.of_any:
-            tries.insert(0, (any_policy(self.config), (*step.parts, ARBITER)))
-        seconds = 0.0
-        result = None
-        for config, parts in dict.fromkeys(tries):
-            graph = self.graph(config, parts)
-            result = attempt(graph, step.output, step.always, never, self.limit)
-            seconds += result.seconds
-            if result.verdict is Verdict.PROVED:
-                break
-        assert result is not None
-        return dataclasses.replace(result, seconds=seconds)
-
-    def lemma(self, step: Step, prefix: str = "") -> Cell:
-        """Tries a step that later ones may stand on."""
-        result = self.prove(step)
-        if result.verdict is Verdict.PROVED:
-            self.proved.append(step.output)
-        return Cell(f"{prefix}{step.output}", False, result.verdict, result.seconds)
-
-
 def solve(
     config: TableConfig, limit: int = 120, part: str = "", bounds: bool = True
 ) -> Iterator[Cell]:
@@ -212,15 +146,15 @@ def solve(
     declared = policy(config.arbiter).guarantees(config)
     table = Subject(config, table_graph, modules(config), limit)
     for step in lemmas(config):
-        yield table.lemma(step)
+        yield _lemma(table, step)
     if Guarantee.UNTORN in declared and part in Guarantee.UNTORN:
         # Whatever the policy, the engine is the same, and so is the proof.
         engine = Subject(config, engine_graph, {}, limit)
         for step in ENGINE:
-            yield engine.lemma(step, "engine.")
+            yield _lemma(engine, step, "engine.")
         table.proved += [name for name in OF_BOTH if name in engine.proved]
         for step in readers(config):
-            yield table.lemma(step)
+            yield _lemma(table, step)
     for guarantee, step in GUARANTEES.items():
         if part not in guarantee:
             continue
@@ -250,6 +184,11 @@ def solve(
     bound = Guarantee.BOUNDED_INVALIDATION
     if bounds and bound in declared and part in bound:
         yield bounded(config, limit)
+
+
+def _lemma(subject: Subject, step: Step, prefix: str = "") -> Cell:
+    result = subject.lemma(step)
+    return Cell(f"{prefix}{step.output}", False, result.verdict, result.seconds)
 
 
 def bounded(config: TableConfig, limit: int) -> Cell:

@@ -63,6 +63,12 @@ LEMMAS = (
 )
 """What the guarantees stand on, whatever the policy."""
 
+PAGED = (
+    Step("unpaged_write", parts=(PIPELINES,), of_any=True),
+    Step("unpaged", never=("unpaged_write",), parts=(PIPELINES, WORKER), of_any=True),
+)
+"""On the way to how long a lookup takes: else nobody knows how many beats it has."""
+
 OUTLIVED = Step("outlived", parts=(TABLES,))
 """A policy that checks its lookups lets those of the old entry go on: there it isn't so."""
 
