@@ -17,7 +17,9 @@ from rtl.arbiter import (
     VersionCheck,
 )
 from rtl.config import OnPending, RetireScope, TableConfig
+from rtl.lookup import LookupPipeline
 from rtl.monitor import Guarantee
+from rtl.worker import Worker
 from sim.netlist import Design
 from sim.prover import Verdict, model, refute
 from tb.formal.graphs import DEPTH, LAWFUL, design
@@ -197,6 +199,30 @@ def test_it_is_refuted(fault: Fault, monkeypatch: pytest.MonkeyPatch):
     broken = Design(sound.name, sound.factory, f"{sound.key} {fault.wrong!r}")
     result = refute(model(broken), fault.violates, LAWFUL, ("unsound",), 120, DEPTH)
     assert result.verdict is Verdict.REFUTED
+
+
+TOO_MUCH = "report.plan.count.eq(owned)", "report.plan.count.eq(config.translations)"
+
+OF_THE_TABLE: dict[str, tuple[type, str, str]] = {
+    "adrift": (LookupPipeline, "retires & ~answered & ~ok", "retires & ~answered"),
+    "outgrown": (LookupPipeline, "walk_translation + 1", "walk_translation + 2"),
+    "disordered": (Worker, *TOO_MUCH),
+    "squeezed": (Worker, *TOO_MUCH),
+    "interrupted": (Worker, "m.If(job.begin & ~job.finishing)", "m.If(~job.finishing)"),
+}
+"""Lemmas about the table, and a change of the source of a part of it with which each falls: a slot
+is free while its DMA goes on, a page is passed over, a change gives up what isn't its own, or the
+worker begins without a command."""
+
+
+@pytest.mark.parametrize("lemma", OF_THE_TABLE)
+def test_a_lemma_is_refuted(lemma: str, monkeypatch: pytest.MonkeyPatch):
+    config = TableConfig(**{**SMALL, "ports": 1, "sources": 1, "arbiter": "squash"})
+    sound = design(config)
+    cls, right, wrong = OF_THE_TABLE[lemma]
+    mutate(cls, right, wrong, monkeypatch)
+    broken = Design(sound.name, sound.factory, f"{sound.key} {wrong!r}")
+    assert refute(model(broken), lemma, LAWFUL, (), 120, DEPTH).verdict is Verdict.REFUTED
 
 
 def test_each_policy_has_three():
