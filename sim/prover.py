@@ -19,10 +19,9 @@ from enum import StrEnum
 from pathlib import Path
 
 import pyosys
-from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
 
 from sim.aiger import Graph, Model, Pin
-from sim.netlist import CACHE, Design, locked, netlist_key, replace, run_yosys
+from sim.netlist import CACHE, Design, converted, locked, netlist_key, replace, run_yosys
 
 ABC = Path(pyosys.__file__).parent / "yosys-abc"
 
@@ -104,7 +103,7 @@ def model(
 def _write_aiger(design: Design, parts: Sequence[str], socket: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        text = rtlil.convert(design.factory(), name=design.name, emit_src=False)
+        text = converted(design)
         Path(folder, "in.il").write_text(text)
         for name in parts:
             if f"module \\{design.name}.{name}\n" not in text:

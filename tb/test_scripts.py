@@ -325,13 +325,17 @@ def test_a_table_can_be_typed_again():
 # Played
 
 
+QUICK = [f"{name.upper()}={value}" for name, value in SIZE.items()] + ["SIM=icarus"]
+"""A small table, that other tests have built, too."""
+
+
 @needs_icarus
 def test_it_is_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
     """GTKWave is opened on a dump of the whole script."""
     needs_program("fst2vcd")
     opened: list[Path] = []
     monkeypatch.setattr(cli, "open_in_gtkwave", lambda save: opened.append(save) or 0)
-    assert main(["waves", f"SCRIPT={EXAMPLES[0]}", "SIM=icarus"]) == 0
+    assert main(["waves", f"SCRIPT={EXAMPLES[0]}", *QUICK]) == 0
     (save,) = opened
     assert save.parent == folder.resolve()
     assert re.findall(r"^\[markername\] (.+)$", save.read_text(), re.MULTILINE)
@@ -353,7 +357,7 @@ def test_the_last_beat_counts(folder: Path, tmp_path: Path, capsys: pytest.Captu
     """A torn answer is taken in the very last cycle; the monitor is asked in the next one."""
     file = tmp_path / "last.script"
     file.write_text(LAST_BEAT)
-    typed = [f"SCRIPT={file}", "ARBITER=apply_now", "SCOPE=lookup", "SIM=icarus"]
+    typed = [f"SCRIPT={file}", "ARBITER=apply_now", "SCOPE=lookup", *QUICK]
     assert main(["run", *typed]) == 0
     assert re.search(r"untorn +│ no +│ violated by 1 beat,", capsys.readouterr().out)
 
@@ -403,5 +407,5 @@ def test_the_example_tells_policies_apart(
 ):
     # So that no line is broken.
     monkeypatch.setenv("COLUMNS", "200")
-    assert main(["run", f"SCRIPT={EXAMPLES[0]}", f"ARBITER={policy}", "SIM=icarus"]) == 0
+    assert main(["run", f"SCRIPT={EXAMPLES[0]}", f"ARBITER={policy}", *QUICK]) == 0
     assert told in capsys.readouterr().out
