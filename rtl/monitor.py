@@ -53,7 +53,7 @@ class Guarantee(StrEnum):
     """A change of an entry never delays, refuses or aborts a lookup of another entry, or one
     admitted after A."""
     ISOLATED_INVALIDATION = "isolated_invalidation"
-    """A lookup of another entry never delays the completion of a change."""
+    """The arbiter never keeps a change waiting for lookups of other entries alone."""
     LOSSLESS = "lossless"
     """No admitted lookup is aborted."""
 

@@ -35,6 +35,15 @@ def test_it_is_as_declared(config: TableConfig):
         assert cell.right, f"{guarantee} is {cell.verdict}, declared: {cell.declared}"
 
 
+def test_one_source_has_the_fence_to_itself():
+    """A fence around one entry is isolated then, as it declares; the matrix has two sources."""
+    guarantee = Guarantee.ISOLATED_INVALIDATION
+    config = TableConfig(**{**SMALL, "sources": 1, "arbiter": "drain_fence"})
+    *_, cell = solve(config, part=guarantee, bounds=False)
+    assert cell.name == guarantee
+    assert (cell.declared, cell.verdict) == (True, Verdict.PROVED)
+
+
 @pytest.mark.parametrize("arbiter", sorted(POLICIES))
 def test_a_policy_is_put_in_its_place(arbiter: str):
     """The graph that policies share, with one of them put in, is that of the table with it."""
