@@ -137,11 +137,16 @@ class Cell:
 
 
 def solve(
-    config: TableConfig, limit: int = 120, part: str = "", bounds: bool = True
+    config: TableConfig,
+    limit: int = 120,
+    part: str = "",
+    bounds: bool = True,
+    refutes: bool = True,
 ) -> Iterator[Cell]:
     """The lemmas, then each guarantee: what is declared is to be proved, the rest refuted.
 
-    With ``part`` only guarantees whose name holds it; without ``bounds`` nothing that is bounded.
+    With ``part`` only guarantees whose name holds it; without ``bounds`` nothing that is bounded;
+    without ``refutes`` no violation is looked for.
     """
     declared = policy(config.arbiter).guarantees(config)
     table = Subject(config, table_graph, modules(config), limit)
@@ -171,7 +176,7 @@ def solve(
         # and then not the shortest.
         proves_first = is_declared and missed.isdisjoint(step.never)
         tried, found = 0.0, Found(Result(Verdict.UNDECIDED, 0.0))
-        for proving in (proves_first, not proves_first):
+        for proving in (proves_first, not proves_first) if refutes else (True,):
             if proving:
                 found = Found(table.prove(step))
             else:
