@@ -45,7 +45,7 @@ def print_growth(configurations: Sequence[TableConfig], limit: int, console: Con
     Returns
     -------
     int
-        0 if everything that is declared was proved in each of them, and 1 if not.
+        0: how far it goes is what was asked for.
     """
     named = {name_of(config): config for config in configurations}
     config = named.get(USUAL, configurations[0])
@@ -57,7 +57,6 @@ def print_growth(configurations: Sequence[TableConfig], limit: int, console: Con
         table.add_column(guarantee.replace("_", "\n"), justify="right")
     table.add_column("all, with\nlemmas, s", justify="right")
     console.print(f"{name_of(config)}, in tables of {len(GROWN)} sizes", highlight=False)
-    everything = True
     for sizes in GROWN:
         larger = dataclasses.replace(config, **sizes)
         shape = (larger.ports, larger.tags, larger.entries, larger.translations, larger.sources)
@@ -65,7 +64,9 @@ def print_growth(configurations: Sequence[TableConfig], limit: int, console: Con
         began = time.monotonic()
         cells = {cell.name: cell for cell in solve(larger, limit, refutes=False)}
         spent = time.monotonic() - began
-        everything &= all(cells[g].verdict is Verdict.PROVED for g in declared)
+        left = [g for g in declared if cells[g].verdict is not Verdict.PROVED]
+        came_of_it = f"all but {', '.join(left)}" if left else "all of it"
+        console.print(f"    {came_of_it}, in {spent:.0f} s", highlight=False, soft_wrap=True)
         marks = [
             f"{cells[g].seconds:.1f}" if cells[g].verdict is Verdict.PROVED else "?"
             for g in declared
@@ -79,4 +80,4 @@ def print_growth(configurations: Sequence[TableConfig], limit: int, console: Con
         highlight=False,
         soft_wrap=True,
     )
-    return 0 if everything else 1
+    return 0

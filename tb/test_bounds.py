@@ -21,6 +21,8 @@ from tb.formal.harness import SMALL, Harness
 from tb.formal.lengths import PATIENCE, beyond, judge, members, miscounted, timed, unsummed
 from tb.formal.recorder import case_of
 from tb.formal.worlds import bits_of
+from tb.test_proofs import recorded_rows
+from tb.variants import name_of
 
 ONE = {**SMALL, "ports": 1, "sources": 1}
 
@@ -201,6 +203,8 @@ def _is_the_least(config: TableConfig) -> None:
     assert last.is_the_last
     assert last.cycles is not None
     assert bounds.taking(last.cycles).verdict is Verdict.REFUTED
+    recorded = recorded_rows()[name_of(config)]["guarantees"][Guarantee.BOUNDED_INVALIDATION]
+    assert (last.cycles, True) == (recorded["least"], recorded["tight"])
 
 
 @pytest.mark.parametrize(

@@ -228,11 +228,11 @@ class Allocation(Component):
     """Says whether the hosts allocate translations as they must.
 
     ``ranges_apart``: nobody writes or reserves translations that a region has, but for the
-    fast registration of its own. ``pages_written``: a registration writes all its
-    translations, or keeps the ones it has.
+    fast registration of its own, and no two at a time the same ones. ``pages_written``: a
+    registration writes all its translations, or keeps the ones it has.
 
-    From R to C of a deregistration or re-registration, its translations may already be ordered for
-    somebody else: it is the table that has to wait.
+    What is given up may already be ordered for somebody else, and then it is the table that has to
+    wait: from R of a deregistration on, and from A of a re-registration on.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def configurations(quick: bool = False) -> list[TableConfig]:
     ----------
     quick : bool
         Only the defaults of each policy, in scope ``dma`` and the first shape, and no policy that
-        replays: its proofs take long, and not all of them are there.
+        replays: its proofs take long.
     """
     found = []
     scopes = [RetireScope.DMA] if quick else list(RetireScope)
