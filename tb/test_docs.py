@@ -45,10 +45,11 @@ from sim.verilog import ports
 from tb.agents.generators import GENERATORS
 from tb.races import ROWS
 from tb.test_faults import FAULTS
+from tb.test_proof_faults import FAULTS as POLICY_FAULTS
 from tb.variants import name_of, variants
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-INTERFACES, RUNNING, TIMING, VERIFICATION, ARCHITECTURE, SEMANTICS, RACES = (
+INTERFACES, RUNNING, TIMING, VERIFICATION, ARCHITECTURE, SEMANTICS, RACES, GUARANTEES = (
     ROOT / "docs" / f"{name}.md"
     for name in (
         "interfaces",
@@ -58,6 +59,7 @@ INTERFACES, RUNNING, TIMING, VERIFICATION, ARCHITECTURE, SEMANTICS, RACES = (
         "architecture",
         "semantics",
         "races",
+        "guarantees",
     )
 )
 CONFIG = TableConfig()
@@ -351,6 +353,14 @@ def test_every_guarantee_is_explained():
 def test_every_seeded_fault_is_listed():
     listed = {row[0]: row[1].strip("`") for row in rows(sections(VERIFICATION)["Seeded faults"])}
     assert listed == {name: f"bench_{f.bench}.{f.test}" for name, f in FAULTS.items()}
+
+
+def test_every_seeded_fault_of_a_policy_is_listed():
+    listed = [
+        (f"{quoted(policy)[0]}: {fault}", quoted(violates)[0])
+        for policy, fault, violates in rows(sections(GUARANTEES)["Faults that have to be found"])
+    ]
+    assert listed == [(name, fault.violates) for name, fault in POLICY_FAULTS.items()]
 
 
 def test_every_race_is_listed():
