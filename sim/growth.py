@@ -30,7 +30,7 @@ USUAL = "grace_period-entry-dma-replicated-entry_first"
 """The configuration that is taken if nothing is said."""
 
 
-def print_growth(configurations: Sequence[TableConfig], limit: int, console: Console) -> int:
+def print_growth(configurations: Sequence[TableConfig], limit: int, console: Console) -> None:
     """Proves what one configuration declares, in larger and larger tables, and prints how long
     each takes: with all lemmas, and without anything that was proved before.
 
@@ -41,11 +41,6 @@ def print_growth(configurations: Sequence[TableConfig], limit: int, console: Con
     limit : int
         Seconds that one try may take.
     console : Console
-
-    Returns
-    -------
-    int
-        0: how far it goes is what was asked for.
     """
     named = {name_of(config): config for config in configurations}
     config = named.get(USUAL, configurations[0])
@@ -80,4 +75,3 @@ def print_growth(configurations: Sequence[TableConfig], limit: int, console: Con
         highlight=False,
         soft_wrap=True,
     )
-    return 0

@@ -36,6 +36,12 @@ RECORD = ROOT / "docs" / "guarantees.json"
 
 PAGE = ROOT / "docs" / "guarantees.md"
 
+
+def recorded() -> dict[str, Any]:
+    """The matrix that is on record."""
+    return json.loads(RECORD.read_text())
+
+
 WIDTH = 500
 """More columns than the matrix takes on the terminal: it is only as wide as it has to be."""
 

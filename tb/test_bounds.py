@@ -13,6 +13,7 @@ from rtl.config import OnPending, ReadStructure, RetireScope, StepOrder, TableCo
 from rtl.monitor import Guarantee
 from rtl.watched import AGE_BITS
 from sim.netlist import Design
+from sim.prove import recorded
 from sim.prover import Model, Verdict, induct, model, prove, refute
 from tb.formal.bounds import Bounds
 from tb.formal.environment import clocked
@@ -21,7 +22,6 @@ from tb.formal.harness import SMALL, Harness
 from tb.formal.lengths import PATIENCE, beyond, judge, members, miscounted, timed, unsummed
 from tb.formal.recorder import case_of
 from tb.formal.worlds import bits_of
-from tb.test_proofs import recorded_rows
 from tb.variants import name_of
 
 ONE = {**SMALL, "ports": 1, "sources": 1}
@@ -203,8 +203,9 @@ def _is_the_least(config: TableConfig) -> None:
     assert last.is_the_last
     assert last.cycles is not None
     assert bounds.taking(last.cycles).verdict is Verdict.REFUTED
-    recorded = recorded_rows()[name_of(config)]["guarantees"][Guarantee.BOUNDED_INVALIDATION]
-    assert (last.cycles, True) == (recorded["least"], recorded["tight"])
+    row = recorded()["configurations"][name_of(config)]
+    cell = row["guarantees"][Guarantee.BOUNDED_INVALIDATION]
+    assert (last.cycles, True) == (cell["least"], cell["tight"])
 
 
 @pytest.mark.parametrize(

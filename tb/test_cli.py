@@ -306,6 +306,23 @@ def _sentence(read: Callable[[list[str]], object], words: list[str]) -> str:
     return ""
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "sentence"),
+    [("SCRIPT", "a.script", "can't be played"), ("CASE", "a.json", "can't be replayed")],
+)
+def test_files_that_cannot_be_read(
+    refused: Refused, tmp_path: Path, name: str, file: str, sentence: str
+):
+    path = tmp_path / file
+    typed = f"{name}={path}"
+    assert refused(typed) == f"{typed} {sentence}: it doesn't exist."
+    path.mkdir()
+    assert refused(typed) == f"{typed} {sentence}: it is no ordinary file."
+    path.rmdir()
+    path.write_bytes(b"1 # \xff\n")
+    assert refused(typed) == f"{typed} {sentence}: it is no text."
+
+
 class TestCapture:
     def test_file_is_missing(self, refused: Refused, tmp_path: Path):
         path = tmp_path / "none.pcap"

@@ -22,12 +22,8 @@ from rtl.monitor import Guarantee
 from rtl.worker import Worker
 from sim.netlist import Design
 from sim.prover import Verdict, model, refute
-from tb.formal.alone import Alone
-from tb.formal.anything import any_policy
 from tb.formal.graphs import DEPTH, LAWFUL, design, table_graph
 from tb.formal.harness import SMALL
-from tb.formal.plan import ARBITER, modules
-from tb.formal.small import harness_of
 from tb.mutation import mutate
 
 
@@ -198,10 +194,8 @@ def test_it_is_refuted(fault: Fault, monkeypatch: pytest.MonkeyPatch):
     name = next(n for n, cls in arbiter.POLICIES.items() if cls is fault.cls)
     config = TableConfig(**{**SMALL, "ports": 1, "sources": 1, "arbiter": name, **fault.choices})
     assert fault.violates in fault.cls.guarantees(config)
-    table = table_graph(any_policy(config))
     mutate(fault.cls, fault.right, fault.wrong, monkeypatch)
-    (place,) = modules(config)[ARBITER]
-    broken = table.filled(place, model(harness_of("alone", Alone, config, fault=fault.wrong)))
+    broken = table_graph(config, fault=fault.wrong)
     result = refute(broken, fault.violates, LAWFUL, ("unsound",), 120, DEPTH)
     assert result.verdict is Verdict.REFUTED
 

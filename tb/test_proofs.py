@@ -1,8 +1,5 @@
 """What the policies declare is proved, and what they don't is refuted: the quick part of it."""
 
-import json
-from typing import Any
-
 import pytest
 from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
 
@@ -11,7 +8,7 @@ from rtl.commands import CommandEngine
 from rtl.config import TableConfig
 from rtl.monitor import Guarantee
 from sim.netlist import ROOT, Design, source_hash
-from sim.prove import PAGE, RECORD, with_table
+from sim.prove import PAGE, recorded, with_table
 from sim.prover import Verdict, equivalent, model, prove
 from tb.formal.graphs import design, engine_config, table_graph
 from tb.formal.harness import SMALL
@@ -26,23 +23,18 @@ SOURCES = sorted([*(ROOT / "rtl").rglob("*.py"), *(ROOT / "tb" / "formal").glob(
 QUICK = configurations(quick=True)
 
 
-def recorded_rows() -> dict[str, Any]:
-    """What the matrix in the documents says of each configuration."""
-    return json.loads(RECORD.read_text())["configurations"]
-
-
 @pytest.mark.conformance
 @pytest.mark.parametrize("config", QUICK, ids=map(name_of, QUICK))
 def test_it_is_as_declared(config: TableConfig):
     """In scope ``dma``, replicated, entry first. `make prove` does the others, and the bounds."""
     cells = {cell.name: cell for cell in solve(config, bounds=False)}
     # Of a policy of one's own, nothing is on record.
-    recorded = recorded_rows().get(name_of(config), {}).get("guarantees", {})
+    on_record = recorded()["configurations"].get(name_of(config), {}).get("guarantees")
     for guarantee in GUARANTEES:
         cell = cells[guarantee]
         assert cell.right, f"{guarantee} is {cell.verdict}, declared: {cell.declared}"
-        if recorded and cell.verdict is Verdict.REFUTED and cell.shortest:
-            assert cell.cycles == recorded[guarantee]["cycles"]
+        if on_record and cell.verdict is Verdict.REFUTED and cell.shortest:
+            assert cell.cycles == on_record[guarantee]["cycles"]
 
 
 def test_one_source_has_the_fence_to_itself():
@@ -83,7 +75,7 @@ def test_the_engine_is_the_same(config: TableConfig):
 
 def test_the_record_is_what_the_policies_declare():
     """The matrix in the documents has no cell that is not as declared."""
-    matrix = recorded_rows()
+    matrix = recorded()["configurations"]
     known = {name_of(config): config for config in configurations()}
     assert set(matrix) == set(known)
     for name, row in matrix.items():
@@ -97,7 +89,7 @@ def test_the_record_is_what_the_policies_declare():
 
 def test_the_table_in_the_documents_is_the_record():
     page = PAGE.read_text()
-    assert page == with_table(page, json.loads(RECORD.read_text()))
+    assert page == with_table(page, recorded())
 
 
 def test_touches_of_one_entry_merge():

@@ -25,10 +25,11 @@ def design(config: TableConfig, patience: int | None = None) -> Design:
     return harness_of("harness", Harness, config, patience=patience)
 
 
-def table_graph(config: TableConfig, patient: bool = False) -> Model:
+def table_graph(config: TableConfig, patient: bool = False, fault: str = "") -> Model:
     """The harness around a table, whose policy is put where one was that may do anything.
 
     So policies share the graph of the rest, and the patient share it with those who aren't.
+    ``fault`` says what is wrong with the policy: it is another one than that of the sources.
     """
     parts = [module for made_of in modules(config).values() for module in made_of]
     (arbiter,) = modules(config)[ARBITER]
@@ -36,7 +37,7 @@ def table_graph(config: TableConfig, patient: bool = False) -> Model:
     shared = shared.fixed({("patient", 0): patient})
     if config == any_policy(config):
         return shared
-    return shared.filled(arbiter, model(harness_of("alone", Alone, config)))
+    return shared.filled(arbiter, model(harness_of("alone", Alone, config, fault)))
 
 
 def engine_graph(config: TableConfig, patience: int | None = None) -> Model:
